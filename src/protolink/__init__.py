@@ -1,0 +1,120 @@
+"""protolink runs AI agents the way a bank runs payments.
+
+Every public name is here, loaded when it is first used: importing protolink loads no optional package.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+from ._version import __version__
+
+_HOMES = {
+    "agents": ("Agent", "RunHandle", "RunResult", "SubagentLimits"),
+    "errors": (
+        "ActionDeniedError",
+        "ActionPolicyError",
+        "ApprovalRequiredError",
+        "BudgetExceededError",
+        "CheckpointMismatchError",
+        "DurableExecutionError",
+        "InferParseError",
+        "ProtolinkError",
+        "RunBusyError",
+        "RunInterrupted",
+        "StoreCorruptError",
+        "StoreUnavailableError",
+        "SubagentLimitError",
+        "TaskAlreadyRunningError",
+        "TaskCancellationError",
+        "TaskExecutionError",
+        "TaskNotCancelableError",
+        "TaskNotFoundError",
+        "ToolCorrectionLimitError",
+        "ToolFailedError",
+        "ToolRejectedError",
+        "UncertainExecutionError",
+    ),
+    "journal": ("DurableStore", "InMemoryDurableStore", "RunCheckpoint", "RunManager", "SQLiteDurableStore"),
+    "llms": ("LLM", "LLMActionResult", "create_llm"),
+    "models": (
+        "DEFAULT_REDACTION_POLICY",
+        "AgentCapabilities",
+        "AgentCard",
+        "AgentInterface",
+        "AgentSkill",
+        "Artifact",
+        "ConversationHistory",
+        "LLMModelProfile",
+        "Message",
+        "Part",
+        "RedactionPolicy",
+        "RouteDecision",
+        "Task",
+        "TaskArtifactUpdateEvent",
+        "TaskErrorEvent",
+        "TaskLLMStreamEvent",
+        "TaskProgressEvent",
+        "TaskState",
+        "TaskStatusUpdateEvent",
+        "ToolCall",
+        "ToolOutput",
+    ),
+    "runtime": (
+        "ActionAuthorization",
+        "ActionAuthorizer",
+        "ApprovalDecision",
+        "ApprovalHandler",
+        "ApprovalRequest",
+        "BudgetDecision",
+        "BudgetEnforcer",
+        "BudgetPolicy",
+        "BudgetUsage",
+        "CancellationToken",
+        "CapabilityPolicy",
+        "ContextItem",
+        "ContextManifest",
+        "EventSink",
+        "InMemoryEventSink",
+        "Policy",
+        "PolicyDecision",
+        "PolicyEffect",
+        "RunAction",
+        "RunBudget",
+        "RunContext",
+        "RunEvent",
+        "RunHandoff",
+        "RunInterruption",
+        "TaskCancellationRequest",
+        "UserInputRequest",
+        "UserInputResult",
+        "build_context_manifest",
+    ),
+    "tools": ("Tool", "ToolExecution"),
+}
+_HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
+
+__all__ = ["__version__", *sorted(_HOME_OF)]  # noqa: PLE0604 - the names are listed once, in _HOMES
+
+if TYPE_CHECKING:
+    from .agents import *  # noqa: F403
+    from .errors import *  # noqa: F403
+    from .journal import *  # noqa: F403
+    from .llms import *  # noqa: F403
+    from .models import *  # noqa: F403
+    from .runtime import *  # noqa: F403
+    from .tools import *  # noqa: F403
+
+
+def __getattr__(name: str) -> Any:
+    home = _HOME_OF.get(name)
+    if home is None:
+        raise AttributeError(f"module 'protolink' has no attribute '{name}'")
+    value = getattr(importlib.import_module(f".{home}", __name__), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

@@ -1,0 +1,501 @@
+"""Agent: a name, a model, tools, a policy, and the ways to give it work.
+
+It has a roster, an execution and a store; it executes nothing itself. Construction starts nothing.
+"""
+
+from __future__ import annotations
+
+import os
+import urllib.parse
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, ClassVar
+
+from ..drive.clock import SystemClock
+from ..drive.driver import MAX_RESULT_BYTES, STORE_PATIENCE
+from ..drive.ports import Clock
+from ..engine.project import Event
+from ..engine.state import Run
+from ..errors import (
+    DurableExecutionError,
+    RunInterrupted,
+    TaskExecutionError,
+)
+from ..journal.contract import DurableStore
+from ..journal.sqlite import SQLiteDurableStore
+from ..llms import LLM, create_llm
+from ..models import AgentCapabilities, AgentCard, AgentSkill, Task
+from ..runtime import (
+    ActionAuthorization,
+    ActionAuthorizer,
+    BudgetPolicy,
+    CancellationToken,
+    CapabilityPolicy,
+    RunAction,
+    RunBudget,
+    RunContext,
+    RunEvent,
+    TaskCancellationRequest,
+)
+from .active import ActiveTasks
+from .direct import DirectCalls
+from .ending import interrupted, uncertain_error
+from .execution import Drive, Execution, interpret
+from .limits import SubagentLimits
+from .responses import UNSET, Response
+from .roster import Roster, WorkerTool
+from .stream import stream
+from .sync import SyncAgent
+
+DEFAULT_SESSION = "invocation_session_id"
+_STORE_METHODS = ("get", "acquire", "save", "release")
+
+
+class Agent:
+    """One agent. Give a ``card`` (AgentCard or mapping) or ``name`` / ``description`` / ``url``.
+
+    ``llm``: an LLM or its name ("mock", "provider:model"); ``llm_factory`` makes one for each run instead. ``tools``:
+    functions or tools. ``policy`` judges every action, ``approval_handler`` is asked in live runs. ``durability``: a path
+    or a DurableStore; then runs are stored, pause and can be resumed. ``execution_version`` names the application's own
+    version of the contract under which runs are stored. ``yield_after_steps``: model turns of one slice.
+    ``budget_policy`` None switches budgets off. ``sync_execution``: where blocking tools run, ``inline`` or ``thread``.
+
+    Raises ValueError or TypeError for arguments that cannot be used; nothing is started.
+    """
+
+    _custom_handler: ClassVar[bool] = False
+
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        super().__init_subclass__(**kwargs)
+        cls._custom_handler = cls.handle_task is not Agent.handle_task
+
+    def __init__(
+        self,
+        card: AgentCard | Mapping[str, Any] | None = None,
+        *,
+        llm: LLM | str | None = None,
+        system_prompt: str | None = None,
+        name: str | None = None,
+        description: str | None = None,
+        url: str | None = None,
+        tools: Iterable[Any] | None = None,
+        skills: str = "auto",
+        sync_execution: str = "inline",
+        max_sync_workers: int = 4,
+        expose_tool_results: bool = False,
+        override_system_prompt: bool = False,
+        verbosity: int = 1,
+        policy: Any = None,
+        approval_handler: Any = None,
+        retrieval: str = "auto",
+        subagents: Iterable[Agent] | None = None,
+        subagent_limits: SubagentLimits | None = None,
+        durability: str | os.PathLike[str] | DurableStore | None = None,
+        yield_after_steps: int | None = None,
+        execution_version: str = "1",
+        budget_policy: BudgetPolicy | None | Any = UNSET,
+        parallel_tool_calls: bool = False,
+        llm_factory: Callable[[], Any] | None = None,
+        max_result_bytes: int = MAX_RESULT_BYTES,
+        store_patience: float = STORE_PATIENCE,
+        clock: Clock | None = None,
+    ) -> None:
+        self.card = _card(card, name, description, url)
+        if llm is not None and llm_factory is not None:
+            raise ValueError("give either llm or llm_factory, not both")
+        self.llm: LLM | None = create_llm(llm) if isinstance(llm, str) else _checked_llm(llm)
+        self.llm_factory = llm_factory
+        self.system_prompt = system_prompt
+        self.override_system_prompt = override_system_prompt
+        self.expose_tool_results = expose_tool_results
+        self.verbosity = _choice("verbosity", verbosity, (0, 1, 2))
+        self.policy = _checked_policy(policy)
+        self.approval_handler = _checked_handler(approval_handler)
+        self.retrieval = _choice("retrieval", retrieval, ("auto", "always", "required"))
+        self.subagent_limits = subagent_limits or SubagentLimits()
+        self.durability = _store(durability)
+        if self.durability is not None and self.subagent_limits.background:
+            raise ValueError("background children are not available in durable runs")
+        self.yield_after_steps = _positive("yield_after_steps", yield_after_steps)
+        self.execution_version = _nonblank("execution_version", execution_version)
+        self.budget_policy: Any = BudgetPolicy() if budget_policy is UNSET else budget_policy
+        self.parallel_tool_calls = parallel_tool_calls
+        self.max_result_bytes = max_result_bytes
+        self.store_patience = store_patience
+        self.clock: Clock = clock or SystemClock()
+        self._max_sync_workers = _positive("max_sync_workers", max_sync_workers) or 4
+        self._executor: ThreadPoolExecutor | None = None
+        self._skills = _choice("skills", skills, ("auto", "fixed"))
+        mode = _choice("sync_execution", sync_execution, ("inline", "thread"))
+        self.roster = Roster(self, tools or (), subagents or (), mode)
+        self.sync = SyncAgent(self)
+        self._active = ActiveTasks()
+        self.execution = Execution(self)
+        self._direct = DirectCalls(self, self.execution)
+        self._describe()
+
+    # ------------------------------------------------------------------------------------------------ what it is
+
+    @property
+    def name(self) -> str:
+        return self.card.name
+
+    @property
+    def description(self) -> str:
+        return self.card.description
+
+    @property
+    def tools(self) -> dict[str, Any]:
+        """Tools and worker tools by name."""
+        return self.roster.tools
+
+    @property
+    def subagents(self) -> dict[str, Agent]:
+        """Children by name."""
+        return dict(self.roster.children)
+
+    @property
+    def can_infer(self) -> bool:
+        return self.llm is not None or self.llm_factory is not None
+
+    @property
+    def active_task_ids(self) -> tuple[str, ...]:
+        """Ids of the tasks that are running now."""
+        return self._active.ids
+
+    @property
+    def sync_executor(self) -> ThreadPoolExecutor:
+        """The threads of blocking tools; made when first used."""
+        if self._executor is None:
+            self._executor = ThreadPoolExecutor(self._max_sync_workers, thread_name_prefix=f"protolink-{self.name}")
+        return self._executor
+
+    def check_durable(self, llm: LLM | None) -> None:
+        """DurableExecutionError for what a stored run cannot go through."""
+        if self._custom_handler:
+            raise DurableExecutionError(f"{type(self).__name__} overrides handle_task; durable runs need the default one")
+        if llm is not None and type(llm).infer is not LLM.infer:
+            raise DurableExecutionError(f"{type(llm).__name__} overrides infer; durable runs need the default loop")
+        if self.retrieval != "auto":
+            raise DurableExecutionError(f"retrieval={self.retrieval!r} is not available in durable runs; use 'auto'")
+        for child in self.roster.children.values():
+            child.check_durable(child.llm)
+
+    # ------------------------------------------------------------------------------------------------ tools
+
+    def add_tool(self, tool: Any) -> None:
+        """Register a tool or a function. A tool of the same name is replaced."""
+        self.roster.add(tool)
+        self._describe()
+
+    def add_tools(self, tools: Iterable[Any]) -> None:
+        """Register several, in order."""
+        for tool in tools:
+            self.add_tool(tool)
+
+    def tool(self, func: Any = None, /, *, name: str | None = None, **options: Any) -> Any:
+        """Decorator that registers a function and returns it unchanged: ``@agent.tool``, with or without arguments.
+
+        Options are those of ``Tool.from_callable``.
+        """
+        from ..tools import Tool
+
+        if isinstance(func, str):
+            if name is not None:
+                raise ValueError("the tool's name is given twice")
+            func, name = None, func
+
+        def register(function: Callable[..., Any]) -> Callable[..., Any]:
+            self.add_tool(Tool.from_callable(function, name=name, **options))
+            return function
+
+        return register if func is None else register(func)
+
+    def add_worker_tool(
+        self, worker: str, *, name: str | None = None, tool: str | None = None, description: str | None = None
+    ) -> WorkerTool:
+        """Offer one child, or one tool of it, to the model as a tool of its own. ValueError for anything unfit."""
+        facade = self.roster.add_worker(worker, name, tool, description)
+        self._describe()
+        return facade
+
+    # ------------------------------------------------------------------------------------------------ running work
+
+    async def invoke(
+        self,
+        message: Any,
+        part_type: str = "infer",
+        tool_name: str | None = None,
+        tool_args: Mapping[str, Any] | None = None,
+        session_id: str | None = None,
+        *,
+        budget: RunBudget | None = None,
+        context: RunContext | None = None,
+    ) -> Any:
+        """Do it and return the result: the final answer, or a tool's result.
+
+        Raises TaskExecutionError for a failed or canceled task, RunInterrupted for a durable pause, and the typed errors
+        of budgets, policies and models.
+        """
+        if session_id is None and (context is None or context.session_id is None):
+            session_id = DEFAULT_SESSION
+        how: dict[str, Any] = {"session_id": session_id, "budget": budget, "context": context}
+        if part_type == "infer":
+            task = Task.create_infer(prompt=message, **how)
+        elif part_type == "tool_call" and tool_name is not None:
+            task = Task.create_tool_call(tool_name=tool_name, args=dict(tool_args or {}), **how)
+        else:
+            raise ValueError("part_type must be 'infer', or 'tool_call' with a tool_name")
+        return self._output(await self.run_task(task))
+
+    async def call_tool(self, tool_name: str, /, **kwargs: Any) -> Any:
+        """Run one tool, governed like any action, and return its own result.
+
+        ValueError for an unknown tool or bad arguments, the tool's own exception, ToolRejectedError, policy and budget
+        errors; with durability the call is a stored task of its own and may raise RunInterrupted.
+        """
+        return await self._direct.call(tool_name, kwargs)
+
+    async def call_tool_in_context(self, tool_name: str, context: RunContext, /, **kwargs: Any) -> Any:
+        """Run one tool on behalf of a run, without a task and never stored. Calls with one context share its budget."""
+        return await self._direct.call_in_context(tool_name, context, kwargs)
+
+    async def authorize_action(self, action: RunAction, context: RunContext | None = None) -> ActionAuthorization:
+        """Policy and approval for an action that application code performs itself."""
+        return await ActionAuthorizer(self.policy, self.approval_handler).authorize(action, context or RunContext())
+
+    async def run_task(self, task: Task) -> Task:
+        """Run a task and return it, the same object. Durable pauses come back as ``input-required``.
+
+        A failure of the work itself comes back as a failed task; refusals (policy, budget, corrections) are raised after
+        the task was marked failed. TaskAlreadyRunningError when this id is running.
+        """
+        with self._active.register(task) as active:
+            return await self._handled(task, active.token)
+
+    async def execute_task(self, task: Task) -> Task:
+        """The default way to handle a task; registers it."""
+        with self._active.register(task) as active:
+            return await self._execute(task, active.token)
+
+    async def handle_task(self, task: Task) -> Task:
+        """What ``run_task`` calls. Override to handle tasks in another way; such agents cannot be durable."""
+        return await self.execute_task(task)
+
+    async def handle_task_streaming(self, task: Task) -> AsyncIterator[Event]:
+        """Run a task and yield its events; the last one is the final status. Failures end the stream, they don't raise.
+
+        Closing the iterator early cancels the task.
+        """
+        async for event in stream(self, self._active, self.execution, task):
+            yield event
+
+    async def run_task_streaming(self, task: Task) -> AsyncIterator[Event]:
+        """The same as ``handle_task_streaming``."""
+        async for event in self.handle_task_streaming(task):
+            yield event
+
+    async def cancel_task(self, task_id: str | TaskCancellationRequest, reason: str | None = None) -> Task:
+        """Cancel a running task and return it. TaskNotFoundError unless it is running here."""
+        if isinstance(task_id, TaskCancellationRequest):
+            reason = reason or task_id.metadata.get("reason")
+            task_id = task_id.id
+        return await self._active.cancel(task_id, reason)
+
+    def get_cancellation_token(self, task_id: str) -> CancellationToken | None:
+        """The live token of a running task."""
+        found = self._active.get(task_id)
+        return None if found is None else found.token
+
+    # ------------------------------------------------------------------------------------------------ stored runs
+
+    async def resume(
+        self,
+        run_id: str,
+        *,
+        request_id: str | None = None,
+        approved: bool | None = None,
+        answer: Any = UNSET,
+        fingerprint: str | None = None,
+        arguments: dict[str, Any] | None = None,
+        reason: str | None = None,
+        rerun: str | None = None,
+    ) -> Any:
+        """Go on with a stored run and return its result; RunInterrupted when it pauses again.
+
+        Without a response: grants the next slice, tries a failed provider again, goes on after a crash, or returns the
+        stored result. ``answer`` or ``approved`` answer the request ``request_id``; ``fingerprint`` binds the answer to
+        what was displayed; ``arguments`` edit an approved action, which is then judged anew. ``rerun`` allows an
+        idempotent uncertain action to run again.
+        """
+        task, run = await self._resume(run_id, Response(request_id, approved, answer, fingerprint, arguments, reason), rerun)
+        if task.state.value == "input-required":
+            raise interrupted(run, task)
+        return self._output(task)
+
+    async def resume_task(
+        self,
+        run_id: str,
+        *,
+        request_id: str | None = None,
+        approved: bool | None = None,
+        answer: Any = UNSET,
+        fingerprint: str | None = None,
+        arguments: dict[str, Any] | None = None,
+        reason: str | None = None,
+        rerun: str | None = None,
+    ) -> Task:
+        """``resume`` that returns the whole task, also when it pauses again."""
+        response = Response(request_id, approved, answer, fingerprint, arguments, reason)
+        task, _ = await self._resume(run_id, response, rerun)
+        return task
+
+    def reconcile(self, run_id: str, action_id: str, *, result: Any) -> None:
+        """Record what an uncertain action did, as verified outside. Executes nothing.
+
+        ``run_id`` may be a child's. DurableExecutionError when that action is not unresolved, TypeError for a result that
+        is no JSON; then nothing changes.
+        """
+        self.execution.reconcile(run_id, action_id, result)
+
+    def run_events(self, run_id: str, after: int = 0) -> list[RunEvent]:
+        """The events of a stored run with a number above ``after``, read without owning it."""
+        return self.execution.events(run_id, after)
+
+    # ------------------------------------------------------------------------------------------------ inside
+
+    async def _handled(self, task: Task, token: CancellationToken) -> Task:
+        if not self._custom_handler:
+            return await self._execute(task, token)
+        if self.durability is not None:
+            self.check_durable(None)
+        return await self._direct.custom(task, token)
+
+    async def _execute(self, task: Task, token: CancellationToken) -> Task:
+        context = RunContext.ensure_task_context(task, agent_name=self.name)
+        begun = await self.execution.begin(task, context, token=token)
+        if isinstance(begun, Run):
+            return self._stored_task(begun, task)
+        return await self._finish(begun)
+
+    async def _finish(self, drive: Drive) -> Task:
+        active = self._active.get(drive.task.id)
+        if active is not None:
+            active.driver = drive.driver
+        await drive.finish()
+        error = interpret(drive)
+        if error is not None:
+            raise error
+        return drive.task
+
+    def _stored_task(self, run: Run, task: Task | None = None) -> Task:
+        """A stored run that is not driven now, as a task; the caller's own object when there is one."""
+        from ..engine.receipts import export
+
+        found = export(run)
+        if run.uncertain or any(action.state == "executing" for action in run.actions.values()):
+            run.uncertain.update(key for key, action in run.actions.items() if action.state == "executing")
+            raise uncertain_error(run, {})
+        if task is None:
+            return found
+        task.state, task.artifacts, task.metadata = found.state, found.artifacts, found.metadata
+        return task
+
+    async def _resume(self, run_id: str, response: Response, rerun: str | None) -> tuple[Task, Run]:
+        begun = await self.execution.resume(run_id, response, rerun=rerun)
+        if isinstance(begun, Run):
+            return self._stored_task(begun), begun
+        with self._active.register(begun.task):
+            return await self._finish(begun), begun.run
+
+    def _output(self, task: Task) -> Any:
+        if task.state.value == "input-required":
+            raise _paused(task)
+        if task.state.value != "completed":
+            raise TaskExecutionError(task)
+        return task.get_output()
+
+    def _describe(self) -> None:
+        """Keep the card's skills in step with the tools."""
+        if self._skills == "auto":
+            self.card.skills = [
+                AgentSkill(id=tool.name, description=tool.description, input_schema=tool.input_schema or {})
+                for tool in self.roster.tools.values()
+            ]
+
+
+def _paused(task: Task) -> RunInterrupted:
+    from ..runtime import RunInterruption
+
+    waiting = [RunInterruption.from_dict(item) for item in task.metadata["interruptions"]]
+    return RunInterrupted(task, RunContext.from_task(task).run_id, waiting)
+
+
+def _card(
+    card: AgentCard | Mapping[str, Any] | None, name: str | None, description: str | None, url: str | None
+) -> AgentCard:
+    if card is not None:
+        if name is not None or description is not None or url is not None:
+            raise ValueError("give either a card or name, description and url, not both")
+        if not isinstance(card, (AgentCard, Mapping)):
+            raise TypeError(f"card must be an AgentCard or a mapping, not {type(card).__name__}")
+        return card if isinstance(card, AgentCard) else AgentCard.from_dict(card)
+    if not isinstance(name, str) or not name.strip():
+        raise ValueError("an agent needs a card or a nonblank name")
+    return AgentCard(
+        name=name,
+        description=description if description is not None else f"Agent {name}",
+        url=url if url is not None else f"runtime://{urllib.parse.quote(name, safe='')}",
+        transport="runtime",
+        capabilities=AgentCapabilities(),
+    )
+
+
+def _checked_llm(llm: Any) -> LLM | None:
+    if llm is None or isinstance(llm, LLM):
+        return llm
+    raise TypeError(f"llm must be an LLM or its name, not {type(llm).__name__}")
+
+
+def _checked_policy(policy: Any) -> Any:
+    if policy is None:
+        return CapabilityPolicy()
+    if not callable(getattr(policy, "evaluate", None)):
+        raise TypeError(f"policy must have evaluate(action, context), which {type(policy).__name__} has not")
+    return policy
+
+
+def _checked_handler(handler: Any) -> Any:
+    if handler is not None and not callable(handler):
+        raise TypeError(f"approval_handler must be callable, not {type(handler).__name__}")
+    return handler
+
+
+def _store(durability: Any) -> Any:
+    if durability is None:
+        return None
+    if isinstance(durability, (str, os.PathLike)):
+        return SQLiteDurableStore(durability)
+    if all(callable(getattr(durability, method, None)) for method in _STORE_METHODS):
+        return durability
+    raise TypeError(f"durability must be a path or offer {', '.join(_STORE_METHODS)}; {type(durability).__name__} does not")
+
+
+def _choice(name: str, value: Any, allowed: tuple[Any, ...]) -> Any:
+    if isinstance(value, bool) or value not in allowed:
+        raise ValueError(f"{name} must be one of {', '.join(map(str, allowed))}")
+    return value
+
+
+def _positive(name: str, value: Any) -> int | None:
+    if value is None:
+        return None
+    if isinstance(value, bool) or not isinstance(value, int) or value < 1:
+        raise ValueError(f"{name} must be a whole number above 0")
+    return value
+
+
+def _nonblank(name: str, value: Any) -> str:
+    if not isinstance(value, str) or not value.strip():
+        raise ValueError(f"{name} must be nonblank text")
+    return value

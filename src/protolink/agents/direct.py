@@ -1,0 +1,121 @@
+"""Direct calls of one tool, and tasks that an overridden ``handle_task`` handles."""
+
+from __future__ import annotations
+
+import asyncio
+import weakref
+from typing import TYPE_CHECKING, Any
+
+from ..engine.ledger import Ledger
+from ..engine.state import Run
+from ..errors import ApprovalRequiredError, ToolFailedError
+from ..models import Task
+from ..runtime import CancellationToken, RunContext
+from .ending import failure, interrupted, uncertain_error
+from .execution import Drive, Execution
+from .roster import WorkerTool
+
+if TYPE_CHECKING:
+    from .agent import Agent
+
+
+class DirectCalls:
+    """One agent's direct calls. Those with the same live context draw on one budget."""
+
+    def __init__(self, agent: Agent, execution: Execution) -> None:
+        self._agent = agent
+        self._execution = execution
+        self._ledgers: weakref.WeakValueDictionary[int, _Shared] = weakref.WeakValueDictionary()
+        self._owners: dict[int, weakref.ref[RunContext]] = {}
+
+    async def call(self, name: str, arguments: dict[str, Any]) -> Any:
+        task = Task.create_tool_call(tool_name=name, args=arguments)
+        with self._agent._active.register(task) as active:
+            context = RunContext.ensure_task_context(task, agent_name=self._agent.name)
+            begun = await self._execution.begin(task, context, token=active.token)
+            assert isinstance(begun, Drive), "a new task is not stored yet"
+            active.driver = begun.driver
+            return await self._result(begun)
+
+    async def call_in_context(self, name: str, context: RunContext, arguments: dict[str, Any]) -> Any:
+        if not isinstance(context, RunContext):
+            raise TypeError(f"context must be a RunContext, not {type(context).__name__}")
+        if isinstance(self._agent.tools.get(name), WorkerTool):
+            raise ValueError(f"'{name}' declares a worker and cannot be called in a context; run it as a task")
+        if context.canceled:
+            raise asyncio.CancelledError(context.cancel_reason or "the run was canceled")
+        task = Task.create_tool_call(tool_name=name, args=arguments)
+        begun = await self._execution.begin(task, context, durable=False, ledger=self._ledger(context))
+        assert isinstance(begun, Drive)
+        if self._agent.durability is not None:
+            begun.forget_people()
+        return await self._result(begun)
+
+    async def custom(self, task: Task, token: CancellationToken) -> Task:
+        """An overridden handler is authoritative; cancellation still ends in a canceled task."""
+        RunContext.ensure_task_context(task, agent_name=self._agent.name)
+        try:
+            found = await self._agent.handle_task(task)
+        except asyncio.CancelledError:
+            if not task.is_terminal:
+                task.cancel(token.reason or "execution was canceled")
+                self._note_canceled(task, token)
+            if token.is_cancelled:
+                current = asyncio.current_task()
+                if current is not None:
+                    current.uncancel()
+                return task
+            raise
+        if not isinstance(found, Task):
+            raise TypeError(f"handle_task must return a Task, not {type(found).__name__}")
+        return found
+
+    def _note_canceled(self, task: Task, token: CancellationToken) -> None:
+        RunContext.from_task(task).cancel(token.reason or "execution was canceled").attach_to_task(task)
+
+    async def _result(self, drive: Drive) -> Any:
+        await drive.finish()
+        run = drive.run
+        if run.uncertain:
+            raise uncertain_error(run, drive.driver.errors)
+        if run.outcome is None:
+            raise interrupted(run, drive.task)
+        if run.outcome == "completed":
+            return run.output
+        if run.outcome == "canceled":
+            raise asyncio.CancelledError(run.cancel.reason if run.cancel else None)
+        raise self._failure(run, drive)
+
+    def _failure(self, run: Run, drive: Drive) -> BaseException:
+        """The tool's own exception where it failed by one, else the typed error."""
+        error = run.error or {}
+        original = drive.driver.errors.get(error.get("action_id", ""))
+        own = error.get("code") not in ("action_denied", "approval_required", "budget_exceeded", "tool_rejected")
+        if own and isinstance(original, Exception):
+            return original
+        found = failure(run, drive.task, drive.driver.errors)
+        if isinstance(found, ApprovalRequiredError) and self._agent.durability is not None:
+            text = f"'{found.action.name}' requires approval; a durable agent asks through call_tool(), which can pause"
+            return ApprovalRequiredError(found.request, text)
+        if error.get("code") not in (None, "failed") and isinstance(found, ToolFailedError):
+            return found
+        return found
+
+    def _ledger(self, context: RunContext) -> Ledger:
+        shared = getattr(context, "__weakref__", None) and self._ledgers.get(id(context))
+        if shared is None:
+            shared = _Shared(Ledger(context.budget))
+            self._ledgers[id(context)] = shared
+            weakref.finalize(context, _keep, shared)
+        return shared.ledger
+
+
+class _Shared:
+    """Lives as long as the context that it belongs to."""
+
+    def __init__(self, ledger: Ledger) -> None:
+        self.ledger = ledger
+
+
+def _keep(shared: _Shared) -> None:
+    """Holding ``shared`` in the context's finalizer ties their lifetimes."""

@@ -1,0 +1,81 @@
+"""One agent of a run's tree, as the driver sees it. Made anew for every drive, from the agents as they are then."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from ..drive.ports import AgentPort, Approver, ModelPort, QuestionTool, ToolPort
+from ..engine.facts import Proposal, Spec
+from ..llms import LLM
+from ..llms.port import LLMPort
+from .policies import PolicyChain
+
+if TYPE_CHECKING:
+    from .agent import Agent
+
+
+class Node:
+    """Implements ``drive.ports.AgentPort``."""
+
+    def __init__(self, agent: Agent, llm: LLM | None, path: str = "", above: Sequence[Any] = ()) -> None:
+        self.name = agent.name
+        self.path = path
+        self._agent = agent
+        self._roster = agent.roster
+        policies = (*above, agent.policy)
+        self.policy = PolicyChain(policies)
+        self.approver: Approver | None = agent.approval_handler
+        self.model: ModelPort | None = _port(agent, llm) if llm is not None else None
+        self.children: Mapping[str, AgentPort] = {
+            name: Node(child, child.llm, f"{path}/{name}".lstrip("/"), policies)
+            for name, child in agent.roster.children.items()
+        }
+
+    def tool(self, name: str) -> ToolPort | QuestionTool | None:
+        return self._roster.callable_tool(name)
+
+    def tool_names(self) -> Sequence[str]:
+        return list(self._roster.tools)
+
+    def worker(self, name: str) -> tuple[str, str | None] | None:
+        return self._roster.worker(name)
+
+    def spec(self, frame: str, *, prompt: Any = None, call: Proposal | None = None, **more: Any) -> Spec:
+        model = self.model
+        if call is not None or model is None:
+            return Spec(frame, self.path, prompt, call, no_model=call is None, expose=self._agent.expose_tool_results, **more)
+        return Spec(
+            frame,
+            self.path,
+            prompt,
+            slice=self._agent.yield_after_steps,
+            parallel=self._agent.parallel_tool_calls,
+            corrections=model.max_tool_corrections,
+            misspeaks=model.max_parse_failures,
+            provider=model.provider,
+            model=model.model,
+            expose=self._agent.expose_tool_results,
+            **more,
+        )
+
+
+def tree(root: Node) -> dict[str, AgentPort]:
+    """Every node by its path."""
+    found: dict[str, AgentPort] = {root.path: root}
+    for child in root.children.values():
+        assert isinstance(child, Node)
+        found |= tree(child)
+    return found
+
+
+def _port(agent: Agent, llm: LLM) -> LLMPort:
+    return LLMPort(
+        llm,
+        system_prompt=agent.system_prompt or "",
+        override=agent.override_system_prompt,
+        agent_name=agent.name,
+        tools=list(agent.roster.tools.values()),
+        cards=[child.card for child in agent.roster.children.values()],
+        description=agent.description,
+    )

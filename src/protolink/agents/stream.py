@@ -1,0 +1,88 @@
+"""A task's events as an async iterator. The run has a coroutine of its own, so the reader may cancel it at any event."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from typing import TYPE_CHECKING, Any
+
+from ..engine.project import Event
+from ..engine.state import Run
+from ..models import Task, TaskErrorEvent, TaskStatusUpdateEvent
+from ..runtime import RunContext
+from .active import Active, ActiveTasks
+from .execution import Execution
+
+if TYPE_CHECKING:
+    from .agent import Agent
+
+_END = object()
+
+
+async def stream(agent: Agent, tasks: ActiveTasks, execution: Execution, task: Task) -> AsyncIterator[Event]:
+    """Yield until the final status. Leaving early cancels the run and waits until it has settled."""
+    queue: asyncio.Queue[Any] = asyncio.Queue()
+    started: asyncio.Future[Active] = asyncio.get_running_loop().create_future()
+    worker = asyncio.ensure_future(_work(agent, tasks, execution, task, queue, started))
+    try:
+        await asyncio.wait([started, worker], return_when=asyncio.FIRST_COMPLETED)
+        while (event := await queue.get()) is not _END:
+            yield event
+    finally:
+        if not worker.done():
+            worker.cancel()
+        await asyncio.wait([worker])
+    _raise_unexpected(worker)
+
+
+def _raise_unexpected(worker: asyncio.Task[None]) -> None:
+    if not worker.cancelled() and worker.exception() is not None:
+        raise worker.exception()  # type: ignore[misc]
+
+
+async def _work(
+    agent: Agent,
+    tasks: ActiveTasks,
+    execution: Execution,
+    task: Task,
+    queue: asyncio.Queue[Any],
+    started: asyncio.Future[Active],
+) -> None:
+    try:
+        with tasks.register(task) as active:
+            started.set_result(active)
+            if agent._custom_handler:
+                await _custom(agent, task, queue)
+            else:
+                await _default(agent, execution, task, active, queue)
+    finally:
+        queue.put_nowait(_END)
+
+
+async def _default(agent: Agent, execution: Execution, task: Task, active: Active, queue: asyncio.Queue[Any]) -> None:
+    context = RunContext.ensure_task_context(task, agent_name=agent.name)
+    how = {"token": active.token, "sinks": [queue.put_nowait], "streaming": True}
+    begun = await execution.begin(task, context, **how)
+    if isinstance(begun, Run):
+        agent._stored_task(begun, task)
+        queue.put_nowait(_final(task))
+        return
+    active.driver = begun.driver
+    await begun.finish()
+
+
+async def _custom(agent: Agent, task: Task, queue: asyncio.Queue[Any]) -> None:
+    before = task.state.value
+    queue.put_nowait(TaskStatusUpdateEvent(task.id, before, "working"))
+    try:
+        found = await agent._handled(task, agent._active.get(task.id).token)  # type: ignore[union-attr]
+    except Exception as error:  # the application's handler; the stream tells it and ends
+        if not task.is_terminal:
+            task.fail(str(error) or type(error).__name__)
+        queue.put_nowait(TaskErrorEvent(task.id, type(error).__name__, str(error)))
+        found = task
+    queue.put_nowait(_final(found))
+
+
+def _final(task: Task) -> TaskStatusUpdateEvent:
+    return TaskStatusUpdateEvent(task.id, None, task.state.value, True, {"task": task.to_dict()})

@@ -1,0 +1,120 @@
+"""Performers of ``Authorize`` and ``Ask``: policy, and the people who are connected."""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+from collections.abc import Awaitable
+from typing import TYPE_CHECKING, Any
+
+from ..engine import facts as f
+from ..engine.commands import Ask, Authorize
+from ..engine.state import Action, Frame, Request
+from ..models.ids import new_id
+from ..runtime import ApprovalDecision, ApprovalRequest, PolicyDecision, UserInputRequest
+from .outcome import Outcome, Performed, one
+from .ports import AnswerTimedOut, QuestionTool
+
+if TYPE_CHECKING:
+    from .driver import Driver
+
+
+def authorize(driver: Driver, command: Authorize) -> Performed:
+    """Today's policy on the exact prepared action."""
+    action = driver.run.actions[command.action]
+    frame = driver.run.frames[action.frame]
+    assert action.prepared is not None
+    try:
+        found = driver.agent(frame).policy.judge(action.prepared, driver.context(frame))
+    except Exception as error:  # the application's policy failed: nothing was authorized
+        return _unjudged(action, error)
+    if isinstance(found, PolicyDecision):
+        return _decided(driver, action, found)
+    return _decide_later(driver, action, found)
+
+
+async def _decide_later(driver: Driver, action: Action, found: Awaitable[PolicyDecision]) -> Outcome:
+    try:
+        decision = await found
+    except asyncio.CancelledError:
+        return Outcome()
+    except Exception as error:  # the application's policy failed: nothing was authorized
+        return _unjudged(action, error)
+    return _decided(driver, action, decision)
+
+
+def _decided(driver: Driver, action: Action, decision: Any) -> Outcome:
+    if not isinstance(decision, PolicyDecision):
+        error = TypeError(f"a policy must return a PolicyDecision, not {type(decision).__name__}")
+        return _unjudged(action, error)
+    if decision.effect.value != "require_approval":
+        return one(f.Decided(action.id, decision))
+    request = action.request or new_id("approval")
+    return one(f.Decided(action.id, decision, request, action.request_at or driver.time(), action.expires))
+
+
+def _unjudged(action: Action, error: Exception) -> Outcome:
+    return one(f.PreparationFailed(action.id, type(error).__name__, str(error) or type(error).__name__), error)
+
+
+# ---------------------------------------------------------------------------------------------------- people
+
+
+def ask(driver: Driver, command: Ask) -> Performed | None:
+    """Ask whoever is connected; None when nobody is. Never called in a durable run: that one parks."""
+    request = driver.run.requests[command.request]
+    frame = driver.run.frames[request.frame]
+    if request.kind == "approval":
+        approver = driver.agent(frame).approver
+        return None if approver is None else _approve(driver, frame, request, approver)
+    assert request.action is not None
+    tool = driver.agent(frame).tool(driver.run.actions[request.action].call.tool)
+    if tool is None or not tool.asks_user:
+        return None
+    return _put(driver, request, tool)
+
+
+async def _approve(driver: Driver, frame: Frame, request: Request, approver: Any) -> Outcome:
+    shown = ApprovalRequest.from_dict(request.body)
+    try:
+        async with driver.limit(driver.run.ledger.deadline(driver.clock.now())) as limit:
+            found = approver(shown, driver.context(frame))
+            decision = await found if inspect.isawaitable(found) else found
+        return one(_answer(request, decision))
+    except asyncio.CancelledError:
+        return Outcome()
+    except Exception as error:  # the application's handler failed: nobody approved
+        if isinstance(error, TimeoutError) and limit.expired:
+            return one(f.Expired(request.id, "the runtime budget is used up"), error)
+        assert request.action is not None
+        return _unjudged(driver.run.actions[request.action], error)
+
+
+def _answer(request: Request, decision: Any) -> f.Answered:
+    if isinstance(decision, bool):
+        return f.Answered(request.id, decision)
+    if not isinstance(decision, ApprovalDecision):
+        raise TypeError(f"an approval handler must return a bool or an ApprovalDecision, not {type(decision).__name__}")
+    if decision.request_id != request.id:
+        raise ValueError(f"the decision is for request '{decision.request_id}', not for '{request.id}'")
+    return f.Answered(request.id, decision.approved, decision.reason, decision.decided_by)
+
+
+def _put(driver: Driver, request: Request, tool: QuestionTool) -> Performed | None:
+    waiting = tool.ask(UserInputRequest.from_dict(request.body))
+    return None if waiting is None else _await_answer(driver, request, waiting)
+
+
+async def _await_answer(driver: Driver, request: Request, waiting: Awaitable[str | None]) -> Outcome:
+    try:
+        async with driver.limit(driver.run.ledger.deadline(driver.clock.now())) as limit:
+            return one(f.Answered(request.id, await waiting))
+    except asyncio.CancelledError:
+        return Outcome()
+    except AnswerTimedOut as error:
+        return one(f.Expired(request.id, str(error)), error)
+    except Exception as error:  # the application's handler failed: there is no answer
+        if isinstance(error, TimeoutError) and limit.expired:
+            return one(f.Expired(request.id, "the runtime budget is used up"), error)
+        assert request.action is not None
+        return _unjudged(driver.run.actions[request.action], error)

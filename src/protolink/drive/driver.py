@@ -1,0 +1,494 @@
+"""The driver: the one IO loop of every run, live or durable, streamed or not, fresh or resumed.
+
+One pass: stage every fact that ``decide`` records and do what answers at once, until only slow work is wanted; stage the
+intents of what is about to start; flush; start it; wait for the next answer. ``flush`` is one journal append of everything
+staged and *then* the sinks: nothing is shown before it is stored, and no effect starts before its intent is.
+
+Nothing runs and nothing is wanted: the run is finished, or it parks. Suspension never travels as an exception through
+application code.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping
+from typing import Any
+
+from ..engine import facts as f
+from ..engine.commands import Ask, CallModel, Command, Compose, Invoke, Prepare, Stage
+from ..engine.decide import backs_off, decide, wake_at
+from ..engine.evolve import NO_HANDLER, evolve
+from ..engine.facts import Fact, Record
+from ..engine.project import Event, event_id, forwarded, project
+from ..engine.receipts import export
+from ..engine.state import Action, Frame, Run, status
+from ..engine.task import stamp
+from ..errors import StoreUnavailableError
+from ..models import Task, TaskLLMStreamEvent, TaskStatusUpdateEvent
+from ..runtime import CancellationToken, RunContext, RunEvent
+from .authorize import ask, authorize
+from .clock import SystemClock
+from .limit import Limit
+from .model_call import call_model, compose
+from .outcome import Outcome
+from .ports import AgentPort, Clock, Journal
+from .tool_call import invoke, prepare
+
+MAX_RESULT_BYTES = 64 * 1024 * 1024
+STORE_PATIENCE = 60.0
+
+Sink = Callable[[Event], None]
+
+
+class Driver:
+    """Drives one run to its next rest. Used once.
+
+    ``agents`` maps the path of each agent of the tree to its port. ``shown`` is the caller's task, brought up to date
+    after each flush. After ``drive()`` the run is finished, parked or uncertain; ``errors`` has the exceptions behind the
+    facts of this drive, by action or frame id.
+    """
+
+    def __init__(
+        self,
+        run: Run,
+        journal: Journal,
+        agents: Mapping[str, AgentPort],
+        *,
+        context: RunContext,
+        clock: Clock | None = None,
+        token: CancellationToken | None = None,
+        sinks: Iterable[Sink] = (),
+        streaming: bool = False,
+        shown: Task | None = None,
+        max_result_bytes: int = MAX_RESULT_BYTES,
+        store_patience: float = STORE_PATIENCE,
+        redact: Callable[[str], str] | None = None,
+    ) -> None:
+        self.run = run
+        self.journal = journal
+        self.clock: Clock = clock or SystemClock()
+        self.token = token or CancellationToken()
+        self.streaming = streaming
+        self.max_result_bytes = max_result_bytes
+        self.errors: dict[str, BaseException] = {}
+        self.buffer: list[Record] = []
+        self._agents = agents
+        self._contexts = {"": context}
+        self._sinks = list(sinks)
+        self._shown = shown
+        self._patience = store_patience
+        self._redact = redact
+        self._pending: list[Event] = []
+        self._firm = False
+        self._counts = run.durable or bool(self._sinks)
+        self._running: dict[Command, asyncio.Task[Outcome]] = {}
+        self._inbox: deque[tuple[Command | None, Outcome]] = deque()
+        self._wake: asyncio.Future[None] | None = None
+        self._canceled = False
+        self._cancels = 0
+        self._interrupt: BaseException | None = None
+        self._done = False
+        self._loop: asyncio.AbstractEventLoop | None = None
+
+    # ------------------------------------------------------------------------------------------------ what performers use
+
+    def agent(self, frame: Frame) -> AgentPort:
+        return self._agents[frame.spec.agent]
+
+    def context(self, frame: Frame) -> RunContext:
+        found = self._contexts.get(frame.scope)
+        if found is None:
+            found = self._contexts[frame.scope] = RunContext.from_dict(self.run.scopes[frame.scope].context)
+        return found
+
+    def limit(self, when: float | None) -> Limit:
+        return Limit(self.clock, when)
+
+    def time(self) -> str:
+        return stamp(self.clock.now())
+
+    def redact(self, text: str) -> str:
+        return self._redact(text) if self._redact else text
+
+    def delta(self, frame: Frame, text: str) -> None:
+        """Show a fragment of a model's text. It is numbered and never stored; it waits for what is shown before it."""
+        scope = self.run.scope(frame)
+        number, self.run.seq = self.run.seq, self.run.seq + 1
+        event: Event = TaskLLMStreamEvent(
+            scope.task.id,
+            scope.agent,
+            "llm_chunk",
+            frame.turn + 1,
+            text,
+            event_id=event_id(self.run.salt, number),
+            timestamp=self.time(),
+        )
+        if scope.parent_action is not None:
+            event = forwarded(self.run, scope, event, number)
+        if self._pending:
+            self._pending.append(event)
+            self._firm = True
+            self._notify()
+        else:
+            self._deliver([event])
+
+    def emitted(self, frame: Frame, action: Action, type: str, payload: dict[str, Any]) -> RunEvent:
+        """A running tool tells something; it is a fact like any other."""
+        if self.run.actions[action.id].state == "executing":
+            self.stage(f.Emitted(action.id, type, payload))
+        scope = self.run.scope(frame)
+        return RunEvent(
+            type=type, run_id=scope.run_id, task_id=scope.task.id, agent_name=scope.agent, action_id=action.id, payload=payload
+        )
+
+    # ------------------------------------------------------------------------------------------------ from outside
+
+    def post(self, *facts: Fact) -> bool:
+        """Hand in facts while the run is driven, from the driver's loop. False when the drive is over."""
+        if self._done:
+            return False
+        self._inbox.append((None, Outcome(facts)))
+        self._notify()
+        return True
+
+    def cancel(self, reason: str | None = None) -> None:
+        """Ask the run to stop. Safe from any thread, and again."""
+        self.token.cancel(reason)
+        loop = self._loop
+        if loop is not None and not loop.is_closed():
+            loop.call_soon_threadsafe(self._notify)
+
+    def runs(self, task: asyncio.Task[Any] | None) -> bool:
+        """True when that asyncio task is one of this drive's performers."""
+        return any(task is running for running in self._running.values())
+
+    def begin(self, first: Record, events: list[Event]) -> None:
+        """Take over a run that ``first`` has just created; it is stored with what follows."""
+        self.run.seq += len(events)
+        self.buffer.append(first)
+        self._pending.extend(events if self._sinks else ())
+        self._firm = True
+
+    def stage(self, fact: Fact) -> None:
+        """Take a fact over and buffer it: projected on the state before it, then evolved."""
+        run = self.run
+        record = Record(run.n, run.seq, self.clock.now(), fact)
+        if self._counts:
+            events = project(run, record)
+            run.seq += len(events)
+            if self._sinks:
+                self._pending.extend(events)
+        evolve(run, record)
+        self.buffer.append(record)
+        self._firm = self._firm or fact.firm
+
+    # ------------------------------------------------------------------------------------------------ the loop
+
+    async def drive(self) -> None:
+        """Run to the next rest. Raises what store trouble raises, and CancelledError when the caller was canceled."""
+        self._loop = asyncio.get_running_loop()
+        try:
+            await self._drive()
+        finally:
+            self._done = True
+            await self._stop_running()
+            if self.run.durable and not self.buffer:
+                self._show()
+        if self._interrupt is not None:
+            raise self._interrupt
+        if self._canceled:
+            raise asyncio.CancelledError(self.token.reason)
+
+    async def _drive(self) -> None:
+        while True:
+            starting = self._settle()
+            if starting:
+                self._intend(starting)
+                await self._flush()
+                self._start(starting)
+                continue
+            if self._firm:
+                await self._flush()
+            if self._inbox:
+                self._drain()
+            elif self._running:
+                await self._wait()
+            elif backs_off(self.run, self.clock.now()) and not self.run.uncertain:
+                await self._back_off()
+            elif await self._rest():
+                return
+
+    def _settle(self) -> list[Command]:
+        """Stage and read until only slow work is wanted; returns the work to start."""
+        while True:
+            self._notice_cancel()
+            again, starting = False, []
+            for command in decide(self.run, self.clock.now()):
+                if isinstance(command, Stage):
+                    self.stage(command.fact)
+                    again = True
+                elif command in self._running:
+                    continue
+                elif isinstance(command, (CallModel, Invoke)):
+                    starting.append(command)
+                else:
+                    again = self._read(command) or again
+            if not again:
+                return starting
+
+    def _read(self, command: Command) -> bool:
+        """Start what needs nothing stored before it. True when it answered at once."""
+        if isinstance(command, Ask):
+            return self._ask(command)
+        if isinstance(command, Compose):
+            performed: Any = compose(self, command)
+        elif isinstance(command, Prepare):
+            performed = prepare(self, command)
+        else:
+            performed = authorize(self, command)  # type: ignore[arg-type]
+        return self._begin(command, performed)
+
+    def _ask(self, command: Ask) -> bool:
+        """A durable run has nobody to ask: its question stays, and it parks. A live one asks, or refuses at once."""
+        if self.run.durable:
+            return False
+        performed = ask(self, command)
+        if performed is None:
+            self.stage(f.Expired(command.request, NO_HANDLER))
+            return True
+        return self._begin(command, performed)
+
+    def _begin(self, command: Command, performed: Any) -> bool:
+        if isinstance(performed, Outcome):
+            self._take(performed)
+            return True
+        self._run_task(command, performed)
+        return False
+
+    def _intend(self, starting: list[Command]) -> None:
+        for command in starting:
+            if isinstance(command, Invoke):
+                self.stage(f.ToolStarted(command.action))
+            elif isinstance(command, CallModel):
+                started = f.ModelStarted(command.frame, command.turn, command.attempt, command.tokens, self.streaming)
+                self.stage(started)
+
+    def _start(self, starting: list[Command]) -> None:
+        """The intents are stored. What was canceled meanwhile has not begun, and says so."""
+        for command in starting:
+            if self.token.is_cancelled or self._interrupt is not None:
+                self._take(_never_began(command))
+            elif isinstance(command, CallModel):
+                self._run_task(command, call_model(self, command))
+            elif isinstance(command, Invoke):
+                self._begin(command, invoke(self, command))
+
+    def _run_task(self, command: Command, work: Coroutine[Any, Any, Outcome]) -> None:
+        task = asyncio.ensure_future(work)
+        self._running[command] = task
+        task.add_done_callback(lambda task: self._finished(command, task))
+        if self.token.is_cancelled:
+            task.cancel()
+
+    def _finished(self, command: Command, task: asyncio.Task[Outcome]) -> None:
+        if self._running.get(command) is not task:
+            return
+        del self._running[command]
+        # A task that was canceled before its first step never ran, its own handlers neither: nothing has begun.
+        outcome = _never_began(command) if task.cancelled() else task.result()
+        self._inbox.append((command, outcome))
+        self._notify()
+
+    def _drain(self) -> None:
+        while self._inbox:
+            _, outcome = self._inbox.popleft()
+            self._take(outcome)
+
+    def _take(self, outcome: Outcome) -> None:
+        for fact in outcome.facts:
+            if outcome.error is not None:
+                key = getattr(fact, "action", None) or getattr(fact, "frame", None) or getattr(fact, "request", "")
+                self.errors[key] = outcome.error
+            if self.run.outcome is None:
+                self.stage(fact)
+        if outcome.interrupt is not None:
+            self._interrupt = outcome.interrupt
+            self._cancel_running()
+
+    # ------------------------------------------------------------------------------------------------ waiting
+
+    def _notify(self) -> None:
+        if self._wake is not None and not self._wake.done():
+            self._wake.set_result(None)
+
+    async def _wait(self) -> None:
+        """Until something arrives, or a time comes."""
+        self._drop_settled_asks()
+        now = self.clock.now()
+        when = wake_at(self.run, now)
+        forget = self.clock.call_at(when, self._notify) if when is not None else None
+        try:
+            await self._sleep()
+        finally:
+            if forget is not None:
+                forget()
+        self._drain()
+
+    async def _sleep(self) -> None:
+        if self._inbox:
+            return
+        self._wake = asyncio.get_running_loop().create_future()
+        try:
+            await self._wake
+        except asyncio.CancelledError:
+            self._canceled_from_outside()
+        finally:
+            self._wake = None
+
+    async def _back_off(self) -> None:
+        """Only a provider's backoff is waited for with nothing running."""
+        when = wake_at(self.run, self.clock.now())
+        assert when is not None
+        sleeper = asyncio.ensure_future(self.clock.sleep_until(when))
+        sleeper.add_done_callback(lambda _: self._notify())
+        try:
+            await self._sleep()
+        finally:
+            sleeper.cancel()
+        self._drain()
+
+    def _drop_settled_asks(self) -> None:
+        """A question that was settled another way is not waited for."""
+        for command, task in list(self._running.items()):
+            if isinstance(command, Ask) and command.request not in self.run.requests:
+                task.cancel()
+
+    async def _rest(self) -> bool:
+        """Nothing runs and nothing is wanted. True when the drive is over."""
+        if self.run.outcome is None:
+            if not self.run.durable:
+                raise AssertionError("a live run has come to rest unfinished")
+            self.stage(f.Parked())
+        await self._flush()
+        if not self._inbox or self.run.outcome is not None:
+            return True
+        self.stage(f.Resumed(self.run.epoch))
+        self._drain()
+        return False
+
+    # ------------------------------------------------------------------------------------------------ canceling
+
+    def _notice_cancel(self) -> None:
+        if self.token.is_cancelled and self.run.cancel is None and self.run.outcome is None:
+            self.stage(f.CancelRequested(self.token.reason))
+            self._cancel_running()
+
+    def _canceled_from_outside(self) -> None:
+        """The caller's coroutine was canceled. The second time, what still runs is given up."""
+        self._canceled = True
+        self._cancels += 1
+        self.token.cancel("execution was canceled")
+        if self._cancels > 1:
+            for command in list(self._running):
+                del self._running[command]
+                self._inbox.append((command, _given_up(self.run, command)))
+
+    def _cancel_running(self) -> None:
+        for task in list(self._running.values()):
+            task.cancel()
+
+    async def _stop_running(self) -> None:
+        """Nothing outlives the drive: what still runs (ownership lost, store gone) is canceled and waited for."""
+        tasks = list(self._running.values())
+        self._running.clear()
+        for task in tasks:
+            task.cancel()
+        if tasks:
+            await asyncio.gather(*tasks, return_exceptions=True)
+
+    # ------------------------------------------------------------------------------------------------ storing
+
+    async def _flush(self) -> None:
+        """One append of everything staged, then the sinks."""
+        if not self.buffer:
+            return
+        batch, events = self.buffer, self._pending
+        self.buffer, self._pending, self._firm = [], [], False
+        try:
+            await self._store(batch)
+        except BaseException:
+            self.buffer, self._pending = batch + self.buffer, []
+            raise
+        if self.run.durable or self.run.outcome is not None:
+            self._show()
+        self._deliver(events)
+
+    async def _store(self, batch: list[Record]) -> None:
+        """Retried with growing waits while the store is away; nothing new starts meanwhile."""
+        began, delay = self.clock.now(), 0.05
+        while True:
+            try:
+                stored = self.journal.append(batch, status(self.run))
+                if stored is not None:
+                    await self._undisturbed(stored)
+                return
+            except StoreUnavailableError:
+                if self.clock.now() - began >= self._patience:
+                    raise
+            await self.clock.sleep_until(self.clock.now() + delay)
+            delay = min(delay * 2, 5.0)
+
+    async def _undisturbed(self, work: Awaitable[None]) -> None:
+        """A commit under way cannot be taken back: a cancellation waits until it is known how it went."""
+        task = asyncio.ensure_future(work)
+        while not task.done():
+            try:
+                await asyncio.shield(task)
+            except asyncio.CancelledError:
+                if task.cancelled():
+                    raise
+                self._canceled_from_outside()
+            except BaseException:
+                break
+        task.result()
+
+    def _show(self) -> None:
+        """Bring the caller's task up to date with what is stored."""
+        found, shown = self.run.task, self._shown
+        if shown is None or shown is found:
+            return
+        shown.state = found.state
+        shown.artifacts.extend(found.artifacts[len(shown.artifacts) :])
+        shown.metadata = found.metadata
+
+    def _deliver(self, events: list[Event]) -> None:
+        for event in events:
+            if isinstance(event, TaskStatusUpdateEvent) and event.final:
+                event.metadata["task"] = export(self.run).to_dict()
+            for sink in self._sinks:
+                sink(event)
+
+
+def _never_began(command: Command) -> Outcome:
+    match command:
+        case Invoke():
+            return Outcome((f.ToolFailed(command.action, "canceled", "canceled before it began"),))
+        case CallModel():
+            return Outcome((f.ModelFailed(command.frame, "canceled", "canceled before it began"),))
+        case _:
+            return Outcome()
+
+
+def _given_up(run: Run, command: Command) -> Outcome:
+    """The performer did not react to its cancellation; nobody waits for it any more."""
+    match command:
+        case Invoke(action=key) if run.durable and not run.actions[key].read_only:
+            return Outcome((f.EffectUnknown(key, "canceled", "the tool was abandoned while it ran"),))
+        case Invoke(action=key):
+            return Outcome((f.ToolFailed(key, "canceled", "the tool was abandoned while it ran"),))
+        case CallModel():
+            return Outcome((f.ModelFailed(command.frame, "canceled", "the call was abandoned"),))
+        case _:
+            return Outcome()
+

@@ -1,0 +1,39 @@
+"""A deadline on one awaited piece of work, on the run's own clock."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from types import TracebackType
+
+from .ports import Clock
+
+
+class Limit:
+    """``async with Limit(clock, when) as limit``: TimeoutError at ``when``, with ``limit.expired`` set. None: no limit."""
+
+    def __init__(self, clock: Clock, when: float | None) -> None:
+        self.expired = False
+        self._clock = clock
+        self._when = when
+        self._task: asyncio.Task[object] | None = None
+        self._forget: Callable[[], None] | None = None
+
+    async def __aenter__(self) -> Limit:
+        if self._when is not None:
+            self._task = asyncio.current_task()
+            self._forget = self._clock.call_at(self._when, self._fire)
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._forget is not None:
+            self._forget()
+        if self.expired and kind is asyncio.CancelledError and self._task is not None and self._task.uncancel() <= 0:
+            raise TimeoutError from error
+
+    def _fire(self) -> None:
+        assert self._task is not None
+        self.expired = True
+        self._task.cancel()

@@ -1,0 +1,117 @@
+"""Performers of ``Compose`` and ``CallModel``."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from ..engine import facts as f
+from ..engine.commands import CallModel, Compose
+from ..engine.facts import Proposal
+from ..engine.state import TRANSIENT_ATTEMPTS, Frame
+from ..models.ids import new_id
+from .outcome import Outcome, one
+from .ports import Misspoken, ModelPort, Reply
+
+if TYPE_CHECKING:
+    from .driver import Driver
+
+#: Seconds before the second and the third attempt of a model call that failed for a passing reason.
+BACKOFF = (0.5, 2.0)
+
+#: Errors of the network: the same call may work a moment later.
+TRANSIENT = (ConnectionError, TimeoutError)
+
+
+def compose(driver: Driver, command: Compose) -> Outcome:
+    """Estimate the tokens of the next request."""
+    frame = driver.run.frames[command.frame]
+    model = _model(driver, frame)
+    manifest = model.manifest(frame.history, frame.spec.prompt, driver.context(frame))
+    tokens = (
+        manifest.system_tokens,
+        manifest.tool_prompt_tokens,
+        manifest.history_tokens,
+        manifest.user_tokens,
+    )
+    return one(f.Composed(frame.id, command.turn, command.attempt, tokens, manifest.context_window))
+
+
+async def call_model(driver: Driver, command: CallModel) -> Outcome:
+    """One attempt at the provider, bounded by what is left of the runtime budget."""
+    frame = driver.run.frames[command.frame]
+    deadline = driver.run.ledger.deadline(driver.clock.now())
+    try:
+        async with driver.limit(deadline) as limit:
+            reply = await _model(driver, frame).reply(frame.history, _emitter(driver, frame))
+    except Misspoken as error:
+        return one(_misspoke(frame, error), error)
+    except asyncio.CancelledError:
+        return one(f.ModelFailed(frame.id, "canceled", "the call was canceled"))
+    except TimeoutError as error:
+        if limit.expired:
+            return one(f.ModelFailed(frame.id, "budget", "the runtime budget is used up", transient=True), error)
+        return one(_failed(driver, frame, error), error)
+    except Exception as error:  # the provider's; it becomes a fact, and a fault of the run if it stays
+        return one(_failed(driver, frame, error), error)
+    return one(_replied(frame, reply, driver.streaming))
+
+
+def _model(driver: Driver, frame: Frame) -> ModelPort:
+    model = driver.agent(frame).model
+    assert model is not None, "a frame without a model is closed before it composes"
+    return model
+
+
+def _emitter(driver: Driver, frame: Frame) -> Callable[[str], None] | None:
+    if not driver.streaming:
+        return None
+    return lambda text: driver.delta(frame, text)
+
+
+def _replied(frame: Frame, reply: Reply, streaming: bool) -> f.ModelReplied:
+    return f.ModelReplied(
+        frame=frame.id,
+        text=reply.text,
+        calls=tuple(Proposal(new_id("action"), call) for call in reply.calls),
+        raw=reply.raw,
+        input_tokens=reply.input_tokens,
+        output_tokens=reply.output_tokens,
+        latency_ms=round(reply.latency_ms, 3),
+        native=reply.native,
+        metrics=_metrics(reply, streaming),
+    )
+
+
+def _misspoke(frame: Frame, error: Misspoken) -> f.ModelMisspoke:
+    reply = error.reply
+    return f.ModelMisspoke(
+        frame=frame.id,
+        error=error.error,
+        raw=reply.raw or reply.text,
+        input_tokens=reply.input_tokens,
+        output_tokens=reply.output_tokens,
+        latency_ms=round(reply.latency_ms, 3),
+        native=reply.native,
+        metrics=_metrics(reply, False),
+    )
+
+
+def _metrics(reply: Reply, streaming: bool) -> dict[str, object]:
+    found: dict[str, object] = dict(reply.metrics)
+    if not reply.estimated:
+        found["estimated"] = False
+    if streaming:
+        found["streaming"] = True
+    return found
+
+
+def _failed(driver: Driver, frame: Frame, error: Exception) -> f.ModelFailed:
+    transient = isinstance(error, TRANSIENT)
+    again = frame.failures + 1
+    retry_at = None
+    if transient and again < TRANSIENT_ATTEMPTS:
+        retry_at = driver.clock.now() + BACKOFF[again - 1]
+    message = driver.redact(str(error) or type(error).__name__)
+    return f.ModelFailed(frame.id, type(error).__name__, message, transient, retry_at)

@@ -1,0 +1,210 @@
+"""Performers of ``Prepare`` and ``Invoke``: what a call would do exactly, and doing it.
+
+Nothing that raises before the intent is ever uncertain. What raises after it is uncertain in a durable run, unless the tool
+says that nothing changed (ToolRejectedError, ToolFailedError) or declares that it cannot have (read_only, idempotent).
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable
+from typing import TYPE_CHECKING, Any
+
+from ..engine import facts as f
+from ..engine.commands import Invoke, Prepare
+from ..engine.state import Action, Frame
+from ..errors import ToolFailedError, ToolRejectedError
+from ..models.ids import new_id
+from ..models.json import encode, plain
+from ..models.turn import AGENT_CALL
+from ..runtime import ActionAuthorization, ApprovalDecision, ApprovalRequest, RunAction
+from .delegate import prepare_delegation
+from .execution import ToolExecution
+from .identity import duplicate, identified, is_repeat, repeat_key
+from .outcome import Outcome, Performed, one
+from .ports import InvalidArguments, QuestionTool, ToolPort
+
+if TYPE_CHECKING:
+    from .driver import Driver
+
+
+def prepare(driver: Driver, command: Prepare) -> Performed:
+    """Resolve, guard against repeats, and let the tool describe the exact operation."""
+    action = driver.run.actions[command.action]
+    frame = driver.run.frames[action.frame]
+    agent = driver.agent(frame)
+    call = action.call
+    worker = agent.worker(call.tool)
+    if worker is not None or call.tool == AGENT_CALL:
+        return prepare_delegation(driver, frame, action, agent, worker)
+    tool = agent.tool(call.tool)
+    if tool is None:
+        known = ", ".join(sorted(agent.tool_names())) or "none"
+        return one(f.Refused(action.id, "unknown_tool", f"There is no tool '{call.tool}'. Known tools: {known}"))
+    key = "" if tool.read_only else repeat_key(call)
+    if is_repeat(frame, action, key):
+        return one(duplicate(action))
+    try:
+        made = tool.prepare(call.args, driver.context(frame))
+    except Exception as error:  # the application's; see _unprepared
+        return _unprepared(action, error)
+    if isinstance(made, RunAction):
+        return _prepared(driver, frame, action, tool, made, key)
+    return _prepare_later(driver, frame, action, tool, made, key)
+
+
+async def _prepare_later(
+    driver: Driver, frame: Frame, action: Action, tool: Any, made: Awaitable[RunAction], key: str
+) -> Outcome:
+    try:
+        found = await made
+    except asyncio.CancelledError:
+        return Outcome()
+    except Exception as error:  # the application's; see _unprepared
+        return _unprepared(action, error)
+    return _prepared(driver, frame, action, tool, found, key)
+
+
+def _unprepared(action: Action, error: Exception) -> Outcome:
+    if isinstance(error, ToolRejectedError):
+        refused = f.Refused(
+            action.id, error.code, error.message, True, "preparation", error.details, error.suggestion
+        )
+        return one(refused, error)
+    if isinstance(error, InvalidArguments):
+        return one(f.Refused(action.id, error.code, str(error)), error)
+    return one(f.PreparationFailed(action.id, type(error).__name__, str(error) or type(error).__name__), error)
+
+
+def _prepared(driver: Driver, frame: Frame, action: Action, tool: Any, made: RunAction, key: str) -> Outcome:
+    named = identified(made, action)
+    if driver.run.durable:
+        try:
+            encode(named.to_dict())
+        except TypeError as error:
+            return one(f.PreparationFailed(action.id, "TypeError", f"the action is no JSON: {error}"), error)
+    question = _question(driver, frame, action, tool, named) if tool.asks_user else None
+    fact = f.Prepared(
+        action=action.id,
+        prepared=named,
+        route="input" if tool.asks_user else "tool",
+        key=key,
+        read_only=tool.read_only,
+        idempotent=tool.idempotent,
+        question=question,
+        expires=_expiry(driver, named),
+    )
+    return one(fact)
+
+
+def _question(driver: Driver, frame: Frame, action: Action, tool: QuestionTool, made: RunAction) -> dict[str, Any]:
+    scope = driver.run.scope(frame)
+    request = tool.question(made, new_id("input"), scope.task.id, scope.run_id)
+    return tool.body(request)
+
+
+def _expiry(driver: Driver, made: RunAction) -> float | None:
+    """``metadata["expires_in"]`` of an action: seconds that a person has to answer."""
+    seconds = made.metadata.get("expires_in")
+    return driver.clock.now() + float(seconds) if isinstance(seconds, (int, float)) else None
+
+
+# ---------------------------------------------------------------------------------------------------- invoke
+
+
+def invoke(driver: Driver, command: Invoke) -> Performed:
+    """Perform the authorized action; its intent is stored."""
+    action = driver.run.actions[command.action]
+    frame = driver.run.frames[action.frame]
+    assert action.prepared is not None
+    tool = driver.agent(frame).tool(action.call.tool)
+    if tool is None or tool.asks_user:
+        return one(f.ToolFailed(action.id, "unknown_tool", f"The tool '{action.call.tool}' is gone"))
+    try:
+        result = tool.invoke(_execution(driver, frame, action))
+    except BaseException as error:  # the application's, signals included; see _raised
+        return _raised(driver, action, tool, error)
+    if isinstance(result, Awaitable):
+        return _invoke_later(driver, action, tool, result)
+    return returned(driver, action, result)
+
+
+async def _invoke_later(driver: Driver, action: Action, tool: ToolPort, result: Awaitable[Any]) -> Outcome:
+    try:
+        found = await result
+    except BaseException as error:  # the application's, signals included; see _raised
+        return _raised(driver, action, tool, error)
+    return returned(driver, action, found)
+
+
+def _execution(driver: Driver, frame: Frame, action: Action) -> ToolExecution:
+    run = driver.run
+    assert action.prepared is not None and action.decision is not None
+    now = driver.clock.now()
+
+    async def emit(type: str, payload: dict[str, Any]) -> Any:
+        return driver.emitted(frame, action, type, payload)
+
+    return ToolExecution(
+        authorization=_authorization(driver, frame, action),
+        context=driver.context(frame),
+        budget=run.ledger.usage(now),
+        cancellation=driver.token,
+        task_id=run.scope(frame).task.id,
+        deadline=run.ledger.deadline(now),
+        clock=driver.clock.now,
+        emitter=emit,
+    )
+
+
+def _authorization(driver: Driver, frame: Frame, action: Action) -> ActionAuthorization:
+    assert action.prepared is not None and action.decision is not None
+    if action.approved is None or action.request is None:
+        return ActionAuthorization(action=action.prepared, policy_decision=action.decision)
+    request = ApprovalRequest(
+        action=action.prepared,
+        policy_decision=action.decision,
+        run_id=driver.run.scope(frame).run_id,
+        request_id=action.request,
+        created_at=action.request_at or "",
+    )
+    decision = ApprovalDecision(
+        approved=True,
+        request_id=action.request,
+        reason=action.approved.get("reason"),
+        decided_by=action.approved.get("by"),
+    )
+    return ActionAuthorization(
+        action=action.prepared,
+        policy_decision=action.decision,
+        approval_request=request,
+        approval_decision=decision,
+    )
+
+
+def returned(driver: Driver, action: Action, result: Any) -> Outcome:
+    """The receipt. A durable one is JSON, the same on the first execution and whenever it is read again."""
+    if not driver.run.durable:
+        return one(f.ToolReturned(action.id, result))
+    try:
+        stored = plain(result)
+        size = len(encode(stored))
+    except TypeError as error:
+        return one(f.EffectUnknown(action.id, "result_not_json", f"the result cannot be stored: {error}"), error)
+    if size > driver.max_result_bytes:
+        text = f"the result of '{action.call.tool}' has {size} bytes; at most {driver.max_result_bytes} are stored"
+        return one(f.EffectUnknown(action.id, "result_too_large", text))
+    return one(f.ToolReturned(action.id, stored))
+
+
+def _raised(driver: Driver, action: Action, tool: ToolPort, error: BaseException) -> Outcome:
+    key, message = action.id, str(error) or type(error).__name__
+    if isinstance(error, ToolRejectedError):
+        return one(f.ToolRejected(key, error.code, error.message, error.details, error.suggestion), error)
+    if isinstance(error, ToolFailedError):
+        return one(f.ToolFailed(key, error.code, message), error)
+    code = "canceled" if isinstance(error, asyncio.CancelledError) else type(error).__name__
+    harmless = not driver.run.durable or tool.read_only or (tool.idempotent and isinstance(error, Exception))
+    fact = f.ToolFailed(key, code, message) if harmless else f.EffectUnknown(key, code, message)
+    interrupt = None if isinstance(error, (Exception, asyncio.CancelledError)) else error
+    return Outcome((fact,), error, interrupt)

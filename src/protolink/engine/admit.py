@@ -1,0 +1,144 @@
+"""``admit``: the budget's gate, at the end of ``decide``.
+
+Everything wanted in one pass is priced together, so children that start at once cannot overshoot together. What a limit
+refuses becomes a BudgetDenied; what comes near one is preceded by one BudgetWarned for that limit and run tree. A refusal
+is recorded only when nothing of its frame runs or was admitted before it: what has begun keeps its result.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from ..runtime import BudgetDecision
+from . import facts as f
+from .commands import CallModel, Command, Compose, Invoke, Stage
+from .ledger import NOTHING, Price
+from .state import DEFAULT_STEPS, Frame, Run
+
+_STEP = Price(steps=1)
+_TOOL = Price(tool_calls=1)
+
+
+def admit(run: Run, wanted: Sequence[Command], now: float) -> list[Command]:
+    """The commands that the budget permits now, with the warnings and refusals that it has to record first."""
+    admitted: list[Command] = []
+    spent, busy = NOTHING, set[str]()
+    for command in wanted:
+        price = _price(run, command)
+        if price is None:
+            admitted.append(command)
+            continue
+        frame = _frame_of(run, command)
+        verdict = _judge(run, frame, command, _sum(spent, price), now)
+        if isinstance(verdict, f.BudgetWarned):
+            return [Stage(verdict)]
+        if verdict is None:
+            spent = _sum(spent, price)
+            busy.add(frame.id if frame else "")
+            admitted.append(command)
+        elif frame is None or not (frame.id in busy or _running(run, frame)):
+            admitted.append(Stage(verdict))
+    return admitted
+
+
+def _price(run: Run, command: Command) -> Price | None:
+    match command:
+        case Compose():
+            return _STEP if command.attempt == 0 else NOTHING
+        case CallModel():
+            return Price(int(command.attempt == 0), 1, 0, command.tokens)
+        case Invoke():
+            return _TOOL
+        case Stage(fact=f.Asked(kind="input")):
+            return _TOOL
+        case Stage(fact=f.FrameOpened() as fact):
+            spec = run.parts[fact.part] if fact.part is not None else fact.spec
+            return _STEP if spec is not None and spec.call is not None else NOTHING
+        case _:
+            return None
+
+
+def _frame_of(run: Run, command: Command) -> Frame | None:
+    """The frame that a refusal would end; None before the task's part has one."""
+    match command:
+        case Compose() | CallModel():
+            return run.frames[command.frame]
+        case Invoke():
+            return run.frames[run.actions[command.action].frame]
+        case Stage(fact=f.Asked() as fact):
+            return run.frames[fact.frame]
+        case Stage(fact=f.FrameOpened(parent=str() as parent)):
+            return run.frames[run.actions[parent].frame]
+        case _:
+            return None
+
+
+def _judge(
+    run: Run, frame: Frame | None, command: Command, price: Price, now: float
+) -> f.BudgetWarned | f.BudgetDenied | None:
+    name = frame.id if frame else ""
+    over = _too_many_turns(run, frame, command, now) or _too_many_children(run, command)
+    if over is not None:
+        return f.BudgetDenied(name, over)
+    if not run.ledger.limited or run.policy is None:
+        return None
+    decision = run.ledger.judge(run.policy, now, price)
+    if not decision.allowed:
+        return f.BudgetDenied(name, decision.to_dict())
+    if decision.effect == "warn" and decision.limit_name is not None:
+        return f.BudgetWarned(name, decision.to_dict())
+    return None
+
+
+def _too_many_turns(run: Run, frame: Frame | None, command: Command, now: float) -> dict[str, Any] | None:
+    """The default bound of an inference loop, where no ``max_steps`` is set."""
+    if not isinstance(command, Compose) or frame is None or run.ledger.budget.max_steps is not None:
+        return None
+    if command.attempt or frame.turn < DEFAULT_STEPS:
+        return None
+    return BudgetDecision(
+        effect="deny",
+        limit_name="max_steps",
+        observed=frame.turn + 1,
+        limit=DEFAULT_STEPS,
+        message=f"Maximum inference steps ({DEFAULT_STEPS}) exceeded",
+        usage=run.ledger.usage(now),
+        metadata={"default": True},
+    ).to_dict()
+
+
+def _too_many_children(run: Run, command: Command) -> dict[str, Any] | None:
+    match command:
+        case Stage(fact=f.FrameOpened(spec=f.Spec() as spec)):
+            found = _child_limit(run, spec)
+        case _:
+            return None
+    if found is None:
+        return None
+    name, limit, observed, message = found
+    return BudgetDecision(
+        effect="deny", limit_name=name, observed=observed, limit=limit, message=message, metadata={"subagents": True}
+    ).to_dict()
+
+
+def _child_limit(run: Run, spec: f.Spec) -> tuple[str, int, int, str] | None:
+    depth = spec.agent.count("/") + 1
+    most, deepest = run.limits.get("max_children"), run.limits.get("max_depth")
+    if deepest is not None and depth > deepest:
+        return "max_depth", deepest, depth, f"Subagent nesting depth exceeded: {depth} > {deepest}"
+    if most is not None and run.children >= most:
+        return "max_children", most, run.children + 1, f"Subagent count exceeded: {run.children + 1} > {most}"
+    return None
+
+
+def _running(run: Run, frame: Frame) -> bool:
+    return any(run.actions[key].state in ("executing", "delegated") for key in frame.actions)
+
+
+def _sum(a: Price, b: Price) -> Price:
+    if a is NOTHING:
+        return b
+    return Price(
+        a.steps + b.steps, a.llm_calls + b.llm_calls, a.tool_calls + b.tool_calls, a.input_tokens + b.input_tokens
+    )

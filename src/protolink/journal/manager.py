@@ -1,0 +1,147 @@
+"""RunManager: the operator's view of stored runs. What the command line and the dashboard use."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any, Protocol
+
+from ..engine.state import Run, status
+from ..engine.task import interruptions
+from ..engine.view import uncertain_actions
+from ..errors import DurableExecutionError
+from ..models import DEFAULT_REDACTION_POLICY, RedactionPolicy, Task
+from ..models.json import plain
+from ..runtime import RunEvent
+from .contract import DurableStore, checked_limit
+
+
+class Executes(Protocol):
+    """The part of an agent's execution that reads and repairs stored runs."""
+
+    def stored(self, run_id: str) -> Run: ...
+    def cancel(self, run_id: str) -> Run: ...
+    def reconcile(self, run_id: str, action_id: str, result: Any) -> Run: ...
+    def root_of(self, run_id: str) -> str: ...
+
+
+class DurableAgent(Protocol):
+    """What the manager needs of an agent."""
+
+    @property
+    def name(self) -> str: ...
+    @property
+    def durability(self) -> DurableStore | None: ...
+    @property
+    def execution(self) -> Executes: ...
+
+    async def resume_task(self, run_id: str, **response: Any) -> Task: ...
+    def run_events(self, run_id: str, after: int = 0) -> list[RunEvent]: ...
+
+
+class RunManager:
+    """Lists, inspects, resumes, cancels and reconciles the stored runs of a fixed roster of durable agents.
+
+    Takes one agent or several with different names; ValueError for none, for an agent without durability, for a name
+    twice. A run id selects a record and grants nothing. Everything returned is redacted.
+    """
+
+    def __init__(
+        self, agents: DurableAgent | Iterable[DurableAgent], *, redaction_policy: RedactionPolicy | None = None
+    ) -> None:
+        found = list(agents) if isinstance(agents, Iterable) else [agents]
+        if not found:
+            raise ValueError("RunManager needs at least one durable agent")
+        self._agents: dict[str, DurableAgent] = {}
+        for agent in found:
+            if getattr(agent, "durability", None) is None:
+                raise ValueError(f"RunManager needs durable agents; '{getattr(agent, 'name', agent)}' has no durability")
+            if agent.name in self._agents:
+                raise ValueError(f"Two agents are named '{agent.name}'")
+            self._agents[agent.name] = agent
+        self._redaction = redaction_policy or DEFAULT_REDACTION_POLICY
+
+    def list(self, *, status: str | None = None, limit: int = 20) -> list[dict[str, Any]]:
+        """The newest stored runs of these agents, at most ``limit`` (1 to 1000). Children are part of their root."""
+        checked_limit(limit)
+        found = []
+        for agent in self._agents.values():
+            inventory = getattr(agent.durability, "list", None)
+            if inventory is None:
+                raise DurableExecutionError(f"The store of '{agent.name}' offers no list()")
+            for checkpoint in inventory(status=status, agent_name=agent.name, limit=limit):
+                if "root_run_id" not in checkpoint.data:
+                    found.append(self._listed(checkpoint))
+        return found[:limit]
+
+    def inspect(self, run_id: str) -> dict[str, Any]:
+        """``{run_id, agent_name, status, interruption, interruptions, usage, uncertain_actions}`` of a run."""
+        agent = self._agent(run_id)
+        return self._projection(agent.execution.stored(run_id), agent.name)
+
+    async def resume(self, run_id: str, **response: Any) -> dict[str, Any]:
+        """``agent.resume_task``; the projection, with the redacted ``task``."""
+        agent = self._agent(run_id)
+        task = await agent.resume_task(run_id, **response)
+        shown = self._projection(agent.execution.stored(run_id), agent.name)
+        return {**shown, "task": self._redaction.redact(task.to_dict())}
+
+    def cancel(self, run_id: str) -> dict[str, Any]:
+        """Cancel a stopped run and its children. Runs that have ended stay as they are.
+
+        RunBusyError while somebody runs it, UncertainExecutionError while an effect is unknown.
+        """
+        agent = self._agent(run_id)
+        return self._projection(agent.execution.cancel(run_id), agent.name)
+
+    def reconcile(self, run_id: str, action_id: str, *, result: Any) -> dict[str, Any]:
+        """Record a verified outcome. ``run_id`` may be a child's; the projection is the root's."""
+        agent = self._agent(run_id)
+        return self._projection(agent.execution.reconcile(run_id, action_id, result), agent.name)
+
+    def events(self, run_id: str, after: int = 0) -> list[dict[str, Any]]:
+        """The stored events of a run with a number above ``after``, redacted."""
+        agent = self._agent(run_id)
+        return [event.to_dict(redaction_policy=self._redaction) for event in agent.run_events(run_id, after)]
+
+    def _agent(self, run_id: str) -> DurableAgent:
+        if not isinstance(run_id, str) or not run_id.strip():
+            raise DurableExecutionError("a run id must be nonblank text")
+        for agent in self._agents.values():
+            assert agent.durability is not None
+            checkpoint = agent.durability.get(run_id)
+            root = checkpoint and checkpoint.data.get("root_run_id")
+            owner = agent.durability.get(root) if isinstance(root, str) else checkpoint
+            if owner is not None and owner.agent_name == agent.name:
+                return agent
+        raise DurableExecutionError(f"No configured agent has a stored run '{run_id}'")
+
+    def _listed(self, checkpoint: Any) -> dict[str, Any]:
+        data = checkpoint.data
+        uncertain = [
+            {"run_id": checkpoint.run_id, "action_id": key, "name": entry["action"].get("name"), "state": entry["state"]}
+            for key, entry in (data.get("actions") or {}).items()
+            if entry["state"] in ("executing", "uncertain")
+        ]
+        shown = {
+            "run_id": checkpoint.run_id,
+            "agent_name": checkpoint.agent_name,
+            "status": checkpoint.status,
+            "interruption": data.get("interruption"),
+            "interruptions": data.get("interruptions") or [],
+            "usage": data.get("usage"),
+            "uncertain_actions": uncertain,
+        }
+        return dict(self._redaction.redact(plain(shown)))
+
+    def _projection(self, run: Run, agent_name: str) -> dict[str, Any]:
+        waiting = [found.to_dict() for found in interruptions(run)]
+        shown = {
+            "run_id": run.id,
+            "agent_name": agent_name,
+            "status": status(run),
+            "interruption": waiting[0] if waiting else None,
+            "interruptions": waiting,
+            "usage": run.ledger.usage(run.ledger.since or 0.0).to_dict(),
+            "uncertain_actions": uncertain_actions(run),
+        }
+        return dict(self._redaction.redact(plain(shown)))

@@ -1,0 +1,180 @@
+"""LLMPort: an LLM bound to one agent's prompt, tools and peers, as the driver calls it.
+
+What does not change during a run is built and counted once; a turn costs the same at the thousandth message as at the
+first.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from time import perf_counter
+from typing import Any
+
+from ..drive.ports import Misspoken, Reply
+from ..models import ConversationHistory, LLMModelProfile, estimate_tokens
+from ..models.turn import AGENT_CALL, ModelTurn
+from ..runtime import ContextItem, ContextManifest, RunContext
+from ..runtime.manifest import declaration_tokens
+from .base import LLM
+from .json_actions import ActionParseError
+
+_INPUT_KEYS = ("input_tokens", "prompt_tokens")
+_OUTPUT_KEYS = ("output_tokens", "completion_tokens")
+
+
+class LLMPort:
+    """Implements ``drive.ports.ModelPort``.
+
+    ``tools`` have name, description, input_schema and capabilities; ``cards`` name and description. ``override``: the
+    system prompt is exactly ``system_prompt``, without role and action language.
+    """
+
+    def __init__(
+        self,
+        llm: LLM,
+        *,
+        system_prompt: str = "",
+        override: bool = False,
+        agent_name: str,
+        tools: Sequence[Any] = (),
+        cards: Sequence[Any] = (),
+        description: str = "",
+    ) -> None:
+        profile = llm.metrics_profile
+        self.provider = llm.provider
+        self.model = llm.model
+        self.context_window = profile.context_window
+        self.max_tool_corrections = llm.max_tool_corrections
+        self.max_parse_failures = llm.max_parse_failures
+        self.system_prompt = llm.build_system_prompt(
+            system_prompt,
+            agent_name=agent_name,
+            description=description,
+            tools=tools,
+            agent_cards=cards,
+            override=override,
+        )
+        self._llm = llm
+        self._agent_name = agent_name
+        self._tools = {tool.name: tool for tool in tools}
+        self._cards = tuple(cards)
+        self._native = llm.resolve_tool_calling() == "native"
+        self._prices = profile if llm.metrics_enabled and _priced(profile) else None
+        self._prompt_tokens = estimate_tokens(self.system_prompt)
+        self._tool_tokens = declaration_tokens(self._tools, [_shown(card) for card in cards])
+        self._declared = {"tools": len(self._tools), "agents": len(self._cards)}
+
+    def manifest(self, history: ConversationHistory, query: str, context: RunContext) -> ContextManifest:
+        """The estimated input of the next call, in four sections, as ``build_context_manifest`` counts it.
+
+        Native declarations travel beside the system prompt, so there they are not taken off its section.
+        """
+        user = estimate_tokens(query)
+        repeated = history.newest_user(query) is not None
+        past = history.tokens - (user if repeated else 0)
+        system = self._system_tokens(history)
+        messages = len(history) - (history.system_prompt is not None) - repeated
+        return ContextManifest(
+            run_id=context.run_id,
+            session_id=context.session_id,
+            agent_name=self._agent_name,
+            provider=self.provider,
+            model=self.model,
+            system_tokens=system,
+            history_tokens=past,
+            tool_prompt_tokens=self._tool_tokens,
+            user_tokens=user,
+            context_items=(
+                ContextItem("system", "system_prompt", system),
+                ContextItem("tool_prompt", "declarations", self._tool_tokens, dict(self._declared)),
+                ContextItem("history", "conversation", past, {"messages": messages}),
+                ContextItem("user", "query", user),
+            ),
+            total_estimated_tokens=system + self._tool_tokens + past + user,
+            context_window=self.context_window,
+        )
+
+    async def reply(self, history: ConversationHistory, emit: Callable[[str], None] | None) -> Reply:
+        """Ask the model once; see ``ModelPort.reply``."""
+        started = perf_counter()
+        try:
+            turn = await self._llm.turn(
+                history.with_system(self.system_prompt), tools=self._tools, agent_cards=self._cards, emit=emit
+            )
+        except ActionParseError as error:
+            spoken = ModelTurn("", raw=error.raw, usage=error.usage)
+            raise Misspoken(str(error), self._reply(spoken, history, started)) from error
+        return self._reply(turn, history, started)
+
+    def _reply(self, turn: ModelTurn, history: ConversationHistory, started: float) -> Reply:
+        taken, given = _count(turn.usage, _INPUT_KEYS), _count(turn.usage, _OUTPUT_KEYS)
+        estimated = taken is None or given is None
+        if taken is None:
+            taken = self._system_tokens(history) + self._tool_tokens + history.tokens
+        if given is None:
+            given = _said_tokens(turn)
+        return Reply(
+            text=turn.text,
+            calls=turn.calls,
+            raw=None if turn.raw == turn.text else turn.raw,
+            input_tokens=taken,
+            output_tokens=given,
+            estimated=estimated,
+            native=self._native,
+            latency_ms=(perf_counter() - started) * 1000,
+            metrics={} if self._prices is None else {"cost": _cost(self._prices, taken, given, estimated)},
+        )
+
+    def _system_tokens(self, history: ConversationHistory) -> int:
+        """Tokens of the system section: our prompt in place of the history's own, and later system messages."""
+        later = history.system_tokens - estimate_tokens(history.system_prompt)
+        inside = 0 if self._native else self._tool_tokens
+        return max(0, self._prompt_tokens + later - inside)
+
+
+def _shown(card: Any) -> dict[str, Any]:
+    """What models are told of a peer."""
+    return {"name": card.name, "description": card.description}
+
+
+def _count(usage: Mapping[str, Any] | None, keys: tuple[str, str]) -> int | None:
+    """The provider's number under either name. What is no count is as good as missing."""
+    if not usage:
+        return None
+    for key in keys:
+        value = usage.get(key)
+        if type(value) is int and value >= 0:
+            return value
+    return None
+
+
+def _said_tokens(turn: ModelTurn) -> int:
+    """Estimated size of a reply: of what came, where that is known, else of the JSON action that would say the same."""
+    if turn.raw is not None:
+        return estimate_tokens(turn.raw)
+    if not turn.calls:
+        return estimate_tokens(turn.text)
+    calls = [
+        {"type": AGENT_CALL if call.tool == AGENT_CALL else "tool_call", "tool": call.tool, "args": call.args}
+        for call in turn.calls
+    ]
+    return estimate_tokens(turn.text) + sum(map(estimate_tokens, calls))
+
+
+def _priced(profile: LLMModelProfile) -> bool:
+    return profile.input_cost_per_million is not None or profile.output_cost_per_million is not None
+
+
+def _cost(profile: LLMModelProfile, taken: int, given: int, estimated: bool) -> dict[str, Any]:
+    """``{input_cost, output_cost, total_cost, currency, estimated}``; a side without a price is None."""
+    sides = [
+        None if price is None else tokens * price / 1_000_000
+        for tokens, price in ((taken, profile.input_cost_per_million), (given, profile.output_cost_per_million))
+    ]
+    return {
+        "input_cost": sides[0],
+        "output_cost": sides[1],
+        "total_cost": sum(side for side in sides if side is not None),
+        "currency": profile.currency,
+        "estimated": estimated,
+    }

@@ -1,0 +1,120 @@
+"""The only serializer: Python values to JSON values, text and digests.
+
+``plain`` decides what JSON a Python value becomes: ``to_dict()`` and pydantic objects and dataclasses are mappings,
+tuples and sets lists, dates and times text, enums their values. NaN and infinities are refused: they are not JSON, and
+what cannot be read back must not be stored.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import math
+from collections.abc import Mapping
+from typing import Any
+
+import rfc8785
+from pydantic_core import from_json, to_json, to_jsonable_python
+
+MAX_DEPTH = 500
+
+
+def plain(value: Any) -> Any:
+    """``value`` as detached JSON. Raises TypeError when it has no JSON form, naming the place."""
+    return _plain(value, "$", 0)
+
+
+def _plain(value: Any, place: str, depth: int) -> Any:
+    if value is None or isinstance(value, bool) or type(value) in (str, int):
+        return value
+    if type(value) is float:
+        if not math.isfinite(value):
+            raise TypeError(f"{place}: {value} is not a JSON number")
+        return value
+    if depth >= MAX_DEPTH:
+        raise TypeError(f"{place}: nested more than {MAX_DEPTH} levels deep, or a cycle")
+    if isinstance(value, Mapping):
+        return {_key(key, place): _plain(item, f"{place}.{key}", depth + 1) for key, item in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_plain(item, f"{place}[{index}]", depth + 1) for index, item in enumerate(value)]
+    if isinstance(value, (set, frozenset)):
+        return sorted((_plain(item, place, depth + 1) for item in value), key=_sort_key)
+    if callable(getattr(value, "to_dict", None)) and not isinstance(value, type):
+        return _plain(value.to_dict(), place, depth + 1)
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        fields = {field.name: getattr(value, field.name) for field in dataclasses.fields(value)}
+        return _plain(fields, place, depth + 1)
+    return _foreign(value, place, depth)
+
+
+def _foreign(value: Any, place: str, depth: int) -> Any:
+    """Pydantic's own rules for everything else: models, dates, enums, UUIDs, paths, decimals."""
+    try:
+        found = to_jsonable_python(value)
+    except (ValueError, TypeError, RecursionError):
+        raise TypeError(f"{place}: {type(value).__name__} has no JSON form") from None
+    return _plain(found, place, depth + 1)
+
+
+def _key(key: Any, place: str) -> str:
+    if isinstance(key, str):
+        return str(key)
+    if key is None or isinstance(key, (bool, int, float)):
+        found: str = to_json(key).decode()
+        return found
+    raise TypeError(f"{place}: {type(key).__name__} cannot be the name of a JSON member")
+
+
+def _sort_key(item: Any) -> bytes:
+    return to_json(item)
+
+
+def dumps(value: Any) -> str:
+    """Compact JSON text of a value that ``plain`` accepts."""
+    return encode(value).decode()
+
+
+def encode(value: Any) -> bytes:
+    """Compact UTF-8 JSON of a JSON value; TypeError when it is none."""
+    try:
+        return to_json(value, inf_nan_mode="constants") if is_plain(value) else to_json(plain(value))
+    except (ValueError, RecursionError) as error:
+        raise TypeError(f"not representable as JSON: {error}") from None
+
+
+def is_plain(value: Any) -> bool:
+    """True when the value is made of JSON types only, with finite numbers."""
+    if value is None or type(value) in (str, int, bool):
+        return True
+    if type(value) is float:
+        return math.isfinite(value)
+    if type(value) is dict:
+        return all(type(key) is str and is_plain(item) for key, item in value.items())
+    if type(value) is list:
+        return all(map(is_plain, value))
+    return False
+
+
+def loads(text: str | bytes) -> Any:
+    """Read JSON text; ValueError when it is none. NaN and Infinity are refused."""
+    return from_json(text, allow_inf_nan=False)
+
+
+def canonical(value: Any) -> bytes:
+    """RFC 8785 bytes, the form that is hashed. Integers beyond 2**53 are written as text so that they hash at all."""
+    return rfc8785.dumps(_hashable(plain(value)))
+
+
+def digest(value: Any) -> str:
+    """SHA-256 of the canonical form, in hex."""
+    return hashlib.sha256(canonical(value)).hexdigest()
+
+
+def _hashable(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {key: _hashable(item) for key, item in value.items()}
+    if isinstance(value, list):
+        return [_hashable(item) for item in value]
+    if type(value) is int and abs(value) > 2**53 - 1:
+        return f"int:{value}"
+    return value

@@ -1,0 +1,240 @@
+"""What an observer sees of a run, in one shape.
+
+Streams carry task events (``models.task_events``) for compatibility with transports. ``RunEvent.from_task_event`` turns
+each of them into the one envelope that applications read. The tables below are the whole mapping: raw type -> stable
+type and severity. Everything that is not listed becomes ``llm.stream``, so that nothing is lost.
+
+The full raw event is the payload; the members in ``PROMOTED`` are lifted from its metadata to the top beside it.
+"""
+
+from __future__ import annotations
+
+import copy
+import uuid
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields
+from typing import TYPE_CHECKING, Any
+
+from protolink.models.ids import utc_now
+from protolink.models.shape import mapping, optional_text, required_text, table
+
+from .context import CONTEXT_KEY, RunContext
+from .event_summary import summary_of
+from .fields import flag, members, number, text_in, text_or, whole
+
+if TYPE_CHECKING:
+    from protolink.models import RedactionPolicy
+
+EVENT_VERSION = "1.0"
+
+PROMOTED = (
+    "manifest",
+    "action",
+    "request",
+    "decision",
+    "action_id",
+    "parent_action_id",
+    "span_id",
+    "parent_span_id",
+    "delegation_id",
+)
+
+TASK_TYPES = {
+    "task_status_update": ("task.status", "info"),
+    "task_artifact_update": ("task.artifact", "info"),
+    "task_progress": ("task.progress", "info"),
+    "task_error": ("task.error", "error"),
+}
+
+LLM_TYPES = {
+    "context_prepared": ("context.prepared", "info"),
+    "llm_call_started": ("llm.call.started", "info"),
+    "llm_call_completed": ("llm.call.completed", "info"),
+    "llm_parse_error": ("llm.stream", "warning"),
+    "llm_retry": ("llm.stream", "warning"),
+    "llm_error": ("llm.stream", "error"),
+    "action_requested": ("action.requested", "info"),
+    "policy_decision": ("action.policy", "info"),
+    "approval_required": ("approval.required", "warning"),
+    "approval_decision": ("approval.decided", "info"),
+    "action_approved": ("action.approved", "info"),
+    "action_denied": ("action.denied", "error"),
+    "tool_start": ("action.started", "info"),
+    "agent_call_start": ("action.started", "info"),
+    "tool_result": ("action.completed", "info"),
+    "agent_call_result": ("action.completed", "info"),
+    "tool_rejected": ("action.rejected", "warning"),
+    "agent_call_rejected": ("action.rejected", "warning"),
+    "tool_error": ("action.failed", "error"),
+    "agent_call_error": ("action.failed", "error"),
+    "tool_canceled": ("action.canceled", "info"),
+    "agent_call_canceled": ("action.canceled", "info"),
+    "budget_warning": ("budget.warning", "warning"),
+    "budget_exceeded": ("budget.exceeded", "error"),
+}
+
+DELEGATION = "agent.call"
+
+
+@dataclass(slots=True)
+class RunEvent:
+    """One thing that happened in a run. Mutable, so that sinks can number it; nothing is validated or frozen.
+
+    ``sequence`` counts within one sink. ``final`` marks a boundary of the source; a run ends with the final
+    ``task.status``. ``metadata["source_type"]`` is the raw type of a normalized event.
+    """
+
+    type: str
+    run_id: str | None = None
+    task_id: str | None = None
+    agent_name: str | None = None
+    sequence: int | None = None
+    step: int | None = None
+    span_id: str | None = None
+    parent_span_id: str | None = None
+    action_id: str | None = None
+    parent_action_id: str | None = None
+    delegation_id: str | None = None
+    severity: str = "info"
+    summary: str | None = None
+    payload: dict[str, Any] = field(default_factory=dict)
+    final: bool = False
+    metadata: dict[str, Any] = field(default_factory=dict)
+    event_id: str = field(default_factory=lambda: str(uuid.uuid4()))
+    version: str = EVENT_VERSION
+    timestamp: str = field(default_factory=utc_now)
+
+    def to_dict(self, *, redaction_policy: RedactionPolicy | None = None) -> dict[str, Any]:
+        """All fields; masked when a redaction policy is given. Payload and metadata are top-level copies."""
+        found = {item.name: getattr(self, item.name) for item in fields(self)}
+        found |= {"payload": dict(self.payload), "metadata": dict(self.metadata)}
+        return found if redaction_policy is None else dict(redaction_policy.redact(found))
+
+    @classmethod
+    def from_dict(cls, data: Mapping[str, Any]) -> RunEvent:
+        """Read ``to_dict()`` back. Missing event id, version and time get defaults.
+
+        ValueError without a type; ValueError or TypeError for members of the wrong shape.
+        """
+        source = mapping(data, "RunEvent")
+        return cls(
+            type=required_text(source, "type", "RunEvent"),
+            run_id=optional_text(source, "run_id", "RunEvent"),
+            task_id=optional_text(source, "task_id", "RunEvent"),
+            agent_name=optional_text(source, "agent_name", "RunEvent"),
+            sequence=number(source, "sequence", "RunEvent", int),
+            step=number(source, "step", "RunEvent", int),
+            span_id=optional_text(source, "span_id", "RunEvent"),
+            parent_span_id=optional_text(source, "parent_span_id", "RunEvent"),
+            action_id=optional_text(source, "action_id", "RunEvent"),
+            parent_action_id=optional_text(source, "parent_action_id", "RunEvent"),
+            delegation_id=optional_text(source, "delegation_id", "RunEvent"),
+            severity=text_or(source, "severity", "RunEvent", lambda: "info"),
+            summary=optional_text(source, "summary", "RunEvent"),
+            payload=table(source, "payload", "RunEvent"),
+            final=flag(source, "final", "RunEvent"),
+            metadata=table(source, "metadata", "RunEvent"),
+            event_id=text_or(source, "event_id", "RunEvent", lambda: str(uuid.uuid4())),
+            version=text_or(source, "version", "RunEvent", lambda: EVENT_VERSION),
+            timestamp=text_or(source, "timestamp", "RunEvent", utc_now),
+        )
+
+    @classmethod
+    def from_task_event(cls, event: Any, *, context: RunContext | None = None, sequence: int | None = None) -> RunEvent:
+        """The envelope of a task event, given as object or mapping.
+
+        Native events, which are RunEvents already, are copied and get what they leave open. The run is the one that
+        the event names, else the context's, else that of a task serialized inside the event. TypeError for anything
+        that is neither mapping nor has ``to_dict()``.
+        """
+        native = _native(event)
+        if native is not None:
+            return _completed(native, context, sequence)
+        raw = _raw(event)
+        source_type = str(raw.get("type") or "unknown")
+        details = _details(raw)
+        kind = text_in(raw, "llm_event_type") or source_type
+        type_, severity = TASK_TYPES.get(kind) or LLM_TYPES.get(kind) or ("llm.stream", "info")
+        ids = _relations(kind, type_, details)
+        promoted = {key: details[key] for key in PROMOTED if details.get(key) is not None} | ids
+        run_id, task_id, agent_name = _whose(raw, details, context)
+        return cls(
+            type=type_,
+            run_id=run_id,
+            task_id=task_id,
+            agent_name=agent_name,
+            sequence=sequence,
+            step=whole(details.get("step")),
+            **ids,
+            severity=severity,
+            summary=summary_of(kind, type_, details),
+            payload=raw | promoted,
+            final=raw.get("final") is True,
+            metadata={"source_type": source_type},
+            event_id=text_in(raw, "event_id") or str(uuid.uuid4()),
+            timestamp=text_in(raw, "timestamp") or utc_now(),
+        )
+
+
+def _native(event: Any) -> RunEvent | None:
+    """A RunEvent, or its serialized form, which no task event looks like."""
+    if isinstance(event, RunEvent):
+        return copy.copy(event)
+    if isinstance(event, Mapping) and {"version", "severity", "payload"} <= event.keys():
+        return RunEvent.from_dict(event)
+    return None
+
+
+def _completed(event: RunEvent, context: RunContext | None, sequence: int | None) -> RunEvent:
+    if event.run_id is None and context is not None:
+        event.run_id = context.run_id
+    if sequence is not None:
+        event.sequence = sequence
+    return event
+
+
+def _raw(event: Any) -> dict[str, Any]:
+    if isinstance(event, Mapping):
+        return dict(event)
+    serialize = getattr(event, "to_dict", None)
+    if not callable(serialize):
+        raise TypeError(f"a task event must be a mapping or have to_dict(), not {type(event).__name__}")
+    return dict(mapping(serialize(), "task event"))
+
+
+def _details(raw: Mapping[str, Any]) -> dict[str, Any]:
+    """The facts of an event on one level: its own members first, then what its metadata adds."""
+    own = {key: value for key, value in raw.items() if value is not None and key != "metadata"}
+    return dict(members(raw.get("metadata"))) | own
+
+
+def _whose(
+    raw: Mapping[str, Any], details: Mapping[str, Any], context: RunContext | None
+) -> tuple[str | None, str | None, str | None]:
+    """Run, task and agent of an event."""
+    task = members(details.get("task"))
+    stored = members(task.get("metadata"))
+    inner = members(stored.get(CONTEXT_KEY))
+    chain = context.agent_chain if context is not None else inner.get("agent_chain")
+    last = chain[-1] if isinstance(chain, list) and chain and isinstance(chain[-1], str) else None
+    run_id = text_in(details, "run_id") or (context.run_id if context is not None else None)
+    run_id = run_id or text_in(inner, "run_id") or text_in(stored, "run_id") or text_in(task, "id")
+    return run_id, text_in(raw, "task_id") or text_in(task, "id"), text_in(details, "agent_name") or last
+
+
+def _relations(kind: str, type_: str, details: Mapping[str, Any]) -> dict[str, str]:
+    """The five ids of an event, as far as they are known. A delegation's id is that of its action."""
+    found = {key: details[key] for key in PROMOTED[4:] if isinstance(details.get(key), str)}
+    action = members(details.get("action")) or members(members(details.get("request")).get("action"))
+    decided = members(members(details.get("decision")).get("metadata"))
+    artifact = members(details.get("artifact")) if type_ == "task.artifact" else {}
+    candidates = (text_in(found, "action_id"), *(text_in(item, "action_id") for item in (action, decided, artifact)))
+    action_id = next(filter(None, candidates), None)
+    if action_id is None:
+        return found
+    found["action_id"] = action_id
+    if type_.startswith(("action.", "approval.")):
+        found.setdefault("span_id", action_id)
+        if DELEGATION in (action.get("kind"), details.get("action_kind")) or kind.startswith("agent_call_"):
+            found.setdefault("delegation_id", action_id)
+    return found

@@ -1,0 +1,42 @@
+"""What all tests share: ``async def`` tests run in a fresh event loop, and hypothesis keeps no clock."""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+import inspect
+import os
+from collections.abc import Callable, Coroutine
+from typing import Any
+
+import pytest
+from hypothesis import settings
+
+# A deadline would time tests on a shared machine. CI draws the same examples each time, so red means changed code.
+settings.register_profile("protolink", deadline=None, derandomize=bool(os.environ.get("CI")))
+settings.load_profile("protolink")
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
+    """Run an ``async def`` test to its end. Fixtures stay ordinary functions."""
+    test = pyfuncitem.obj
+    property_test = getattr(test, "hypothesis", None)
+    if property_test is not None:
+        # Each example gets a loop of its own; hypothesis itself calls only plain functions.
+        if inspect.iscoroutinefunction(property_test.inner_test):
+            property_test.inner_test = _blocking(property_test.inner_test)
+        return None
+    if not inspect.iscoroutinefunction(test):
+        return None
+    wanted = inspect.signature(test).parameters
+    _blocking(test)(**{name: pyfuncitem.funcargs[name] for name in wanted})
+    return True
+
+
+def _blocking(test: Callable[..., Coroutine[Any, Any, None]]) -> Callable[..., None]:
+    @functools.wraps(test)
+    def run(*args: Any, **kwargs: Any) -> None:
+        asyncio.run(test(*args, **kwargs), debug=False)
+
+    return run
