@@ -45,6 +45,19 @@ def write(store: Any, run: Any, run_id: str = "run-1") -> None:
     journal.release_now()
 
 
+def held(store: Any) -> threading.Event:
+    """Keeps the writer busy until the event is set, so that what comes meanwhile waits together."""
+    gate, begun = threading.Event(), threading.Event()
+
+    def wait(db: sqlite3.Connection) -> None:
+        begun.set()
+        gate.wait()
+
+    store._database.submit(wait)
+    begun.wait()
+    return gate
+
+
 def statement(path: Path, text: str, *values: Any) -> None:
     with closing(sqlite3.connect(path, isolation_level=None)) as connection:
         connection.execute(text, values)
@@ -270,10 +283,11 @@ async def test_a_full_disk_fails_only_what_does_not_fit(open_store: Any, one_cal
     pages = store._database.write(lambda db: db.execute("PRAGMA page_count").fetchone()[0])
     connection = store._database._writer._connection
     connection.execute(f"PRAGMA max_page_count = {pages + 2}")
+    gate = held(store)
     receipt = [Record(0, 1, 1.0, f.ToolReturned("a", "x" * 100_000))]
-    outcomes = await asyncio.gather(
-        large.append(receipt, "working"), small.append(one_call().intent, "working"), return_exceptions=True
-    )
+    waiting = [large.append(receipt, "working"), small.append(one_call().intent, "working")]
+    gate.set()
+    outcomes = await asyncio.gather(*waiting, return_exceptions=True)
     assert isinstance(outcomes[0], StoreUnavailableError)
     assert "full" in str(outcomes[0])
     assert outcomes[1] is None
@@ -372,8 +386,11 @@ async def test_waiting_commits_are_stored_together(open_store: Any, one_call: An
     store = open_store()
     journals = [store.open(f"run-{index}", "assistant", create=True) for index in range(30)]
     before = store._database.transactions
-    await asyncio.gather(*(journal.append(one_call(journal.run_id).intent, "working") for journal in journals))
-    assert store._database.transactions - before < 30
+    gate = held(store)
+    waiting = [journal.append(one_call(journal.run_id).intent, "working") for journal in journals]
+    gate.set()
+    await asyncio.gather(*waiting)
+    assert store._database.transactions - before <= 2
     assert all(len(found.data["facts"]) == 5 for found in store.list(limit=30))
 
 
@@ -383,7 +400,9 @@ async def test_a_stale_owner_in_a_group_fails_alone(path: Path, open_store: Any,
     clock.advance(300)
     store.open("run-0", "assistant", create=True)
     journals = [stale, *(store.open(f"run-{index}", "assistant", create=True) for index in range(1, 6))]
+    gate = held(store)
     waiting = [journal.append(one_call(journal.run_id).intent, "working") for journal in journals]
+    gate.set()
     outcomes = await asyncio.gather(*waiting, return_exceptions=True)
     assert isinstance(outcomes[0], RunBusyError)
     assert outcomes[1:] == [None] * 5

@@ -344,6 +344,17 @@ def test_a_repaired_action_becomes_a_fact(store: Any, one_call: Any) -> None:
     assert found.data["facts"][-1][3] == "Adopted"
 
 
+def test_a_nested_repair_leaves_the_facts_alone(store: Any, one_call: Any) -> None:
+    run = one_call(result={"rows": [1, 2]})
+    journal = store.open("run-1", "assistant", create=True)
+    journal.append_now(run.intent, "working")
+    journal.append_now(run.receipt[:1], "working")
+    data = store.get("run-1").data
+    data["actions"]["a-1"]["result"]["rows"].append(3)
+    store.save("run-1", journal.token, "working", data)
+    assert store.get("run-1").data["actions"]["a-1"]["result"] == {"rows": [1, 2, 3]}
+
+
 @pytest.mark.parametrize(
     ("edit", "named"),
     [

@@ -291,6 +291,18 @@ def test_contract_differences_name_the_paths(change: dict[str, Any], path: str) 
     assert contract_differences(old, new) == [path]
 
 
+@pytest.mark.parametrize(
+    "change", [{"parts": [Part.json({"x": 2})]}, {"kind": "result"}, {"name": "n"}, {"uri": "file:///x"}]
+)
+def test_the_contract_covers_the_contents_of_artifacts(change: dict[str, Any]) -> None:
+    preview: dict[str, Any] = {"id": "art_1", "kind": "preview", "parts": [Part.json({"x": 1})]}
+    old = publish(artifacts=(Artifact(**preview),))
+    new = publish(artifacts=(Artifact(**preview | change),))
+    assert old.contract != new.contract
+    [path] = contract_differences(old, new)
+    assert path.startswith(f"/artifacts/0/{next(iter(change))}")
+
+
 def test_true_and_one_are_different_but_one_and_one_point_zero_are_not() -> None:
     def with_value(value: Any) -> RunAction:
         return publish(payload={"v": value})

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from .agent import Agent
+from .handle import RunHandle, RunResult
 from .limits import SubagentLimits
 from .roster import WorkerTool
 
-__all__ = ["Agent", "SubagentLimits", "WorkerTool"]
+__all__ = ["Agent", "RunHandle", "RunResult", "SubagentLimits", "WorkerTool"]

@@ -41,6 +41,7 @@ from .active import ActiveTasks
 from .direct import DirectCalls
 from .ending import interrupted, uncertain_error
 from .execution import Drive, Execution, interpret
+from .handle import RunHandle
 from .limits import SubagentLimits
 from .responses import UNSET, Response
 from .roster import Roster, WorkerTool
@@ -294,6 +295,26 @@ class Agent:
         """The same as ``handle_task_streaming``."""
         async for event in self.handle_task_streaming(task):
             yield event
+
+    def start_run(
+        self,
+        prompt: str | Task,
+        *,
+        session_id: str | None = None,
+        budget: RunBudget | None = None,
+        context: RunContext | None = None,
+    ) -> RunHandle:
+        """Start a task in the running loop and return its handle. The controls are those of a new task.
+
+        TypeError for anything but text or a Task, ValueError for controls beside a Task, RuntimeError without a loop.
+        """
+        if isinstance(prompt, Task):
+            if session_id is not None or budget is not None or context is not None:
+                raise ValueError("a Task carries its own session, budget and context")
+            return RunHandle(self, prompt)
+        if not isinstance(prompt, str):
+            raise TypeError(f"start_run takes text or a Task, not {type(prompt).__name__}")
+        return RunHandle(self, Task.create_infer(prompt=prompt, session_id=session_id, budget=budget, context=context))
 
     async def cancel_task(self, task_id: str | TaskCancellationRequest, reason: str | None = None) -> Task:
         """Cancel a running task and return it. TaskNotFoundError unless it is running here."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from .adapter import StoreJournal, open_journal, point_to_root, stored_records
 from .codec import SCHEMA_VERSION
 from .contract import DurableStore, OpenJournal, RunCheckpoint
+from .manager import RunManager
 from .memory import InMemoryDurableStore, LiveJournal
 from .sqlite import SQLiteDurableStore
 
@@ -15,6 +16,7 @@ __all__ = [
     "LiveJournal",
     "OpenJournal",
     "RunCheckpoint",
+    "RunManager",
     "SQLiteDurableStore",
     "StoreJournal",
     "open_journal",

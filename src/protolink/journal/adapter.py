@@ -13,8 +13,8 @@ from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
 from ..engine.evolve import evolve
-from ..engine.fold import fold
 from ..engine.facts import Record, Resumed
+from ..engine.fold import fold
 from ..engine.state import Run
 from ..engine.view import view
 from ..errors import CheckpointMismatchError, DurableExecutionError, StoreCorruptError, StoreUnavailableError

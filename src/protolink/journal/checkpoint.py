@@ -6,9 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from ..engine.evolve import fold, start
 from ..engine.facts import Adopted, Record, RunStarted
-from ..engine.project import opening, project
+from ..engine.fold import fold
 from ..engine.state import Run
 from ..engine.view import child_status, child_view, view
 from ..errors import DurableExecutionError, StoreCorruptError
@@ -74,7 +73,8 @@ def checkpoint(stored: Stored) -> RunCheckpoint:
     run = fold(_records(stored.keeper, values))
     if stored.root is not None:
         return _child(row, run)
-    return RunCheckpoint(row.run_id, row.agent_name, row.status, {**view(run), "facts": values})
+    # The view holds parts of the decoded facts; a change to one must not change the other.
+    return RunCheckpoint(row.run_id, row.agent_name, row.status, {**json.plain(view(run)), "facts": values})
 
 
 def _child(row: RunRow, run: Run) -> RunCheckpoint:
@@ -106,20 +106,12 @@ def news(stored: Stored, data: dict[str, Any], at: float) -> list[Record]:
         raise DurableExecutionError("'facts' were changed; stored facts stay as they are")
     if given is not None and len(given) > len(kept):
         return _records(stored.row, given)[len(kept) :]
-    found = _records(stored.row, kept)
-    before = json.plain(view(fold(found)))
+    run = fold(_records(stored.row, kept))
+    before = json.plain(view(run))
     after = {key: value for key, value in data.items() if key != "facts"}
     if after == before:
         return []
-    last = found[-1]
-    return [Record(last.n + 1, _next_event(found), at, _adopted(before, after))]
-
-
-def _next_event(found: Sequence[Record]) -> int:
-    """The number of the event after those of the last fact."""
-    *before, last = found
-    events = project(fold(before), last) if before else opening(start(last), last)
-    return last.seq + len(events)
+    return [Record(run.n, run.seq, at, _adopted(before, after))]
 
 
 def _adopted(before: dict[str, Any], after: dict[str, Any]) -> Adopted:

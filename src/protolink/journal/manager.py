@@ -54,7 +54,9 @@ class RunManager:
         self._agents: dict[str, DurableAgent] = {}
         for agent in found:
             if getattr(agent, "durability", None) is None:
-                raise ValueError(f"RunManager needs durable agents; '{getattr(agent, 'name', agent)}' has no durability")
+                raise ValueError(
+                    f"RunManager needs durable agents; '{getattr(agent, 'name', agent)}' has no durability"
+                )
             if agent.name in self._agents:
                 raise ValueError(f"Two agents are named '{agent.name}'")
             self._agents[agent.name] = agent
@@ -118,7 +120,12 @@ class RunManager:
     def _listed(self, checkpoint: Any) -> dict[str, Any]:
         data = checkpoint.data
         uncertain = [
-            {"run_id": checkpoint.run_id, "action_id": key, "name": entry["action"].get("name"), "state": entry["state"]}
+            {
+                "run_id": checkpoint.run_id,
+                "action_id": key,
+                "name": entry["action"].get("name"),
+                "state": entry["state"],
+            }
             for key, entry in (data.get("actions") or {}).items()
             if entry["state"] in ("executing", "uncertain")
         ]

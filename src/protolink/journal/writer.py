@@ -95,7 +95,7 @@ class Writer:
         self._connection.close()
 
     def _group(self) -> bool:
-        """Commit what waits. A method of its own, so that nothing of a group is kept alive while the next is awaited."""
+        """Commit what waits. A method of its own, so that no group is kept alive while the next is awaited."""
         batch = [self._jobs.get()]
         while len(batch) < _MAX_GROUP and not self._jobs.empty():
             batch.append(self._jobs.get())

@@ -1,0 +1,99 @@
+"""RunHandle: one run under way, consumed once whoever reads it."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from ..models import Task
+from ..runtime import RunContext, RunEvent, RunHandoff
+
+if TYPE_CHECKING:
+    from .agent import Agent
+
+
+@dataclass(frozen=True, slots=True)
+class RunResult:
+    """How one execution attempt ended.
+
+    ``status``: completed, failed, canceled or input-required. ``output`` only when completed. ``error``: ``{"code",
+    "message", ...}`` when failed, and for a run whose provider is down. ``handoff`` when a work slice ended.
+    """
+
+    status: str
+    task: Task | None
+    output: Any = None
+    error: dict[str, Any] | None = None
+    handoff: RunHandoff | None = None
+
+
+class RunHandle:
+    """Started by ``agent.start_run()``. Reading is optional and repeatable; the run goes on either way."""
+
+    def __init__(self, agent: Agent, task: Task) -> None:
+        self.target = agent
+        self.task = task
+        self.context = RunContext.ensure_task_context(task)
+        self._events: list[RunEvent] = []
+        self._changed = asyncio.Event()
+        self._ended = False
+        self._running = asyncio.ensure_future(self._run())
+
+    async def result(self) -> RunResult:
+        """Wait for the end of this attempt. Canceling the waiter leaves the run alone."""
+        return await asyncio.shield(self._running)
+
+    async def events(self, after: int = 0) -> AsyncIterator[RunEvent]:
+        """History first, then what comes, each once; numbered 1, 2, 3, ... Any number of readers."""
+        position = max(0, after)
+        while True:
+            while position < len(self._events):
+                position += 1
+                yield self._events[position - 1]
+            if self._ended:
+                return
+            await self._changed.wait()
+
+    async def cancel(self, reason: str = "Application requested cancellation") -> None:
+        """Cancel the run. Harmless after its end, and again."""
+        if self._running.done():
+            return
+        if self.task.id in self.target.active_task_ids:
+            await self.target.cancel_task(self.task.id, reason)
+        else:
+            self._running.cancel()
+
+    async def _run(self) -> RunResult:
+        try:
+            async for event in self.target.handle_task_streaming(self.task):
+                found = RunEvent.from_task_event(event, context=self.context, sequence=len(self._events) + 1)
+                self._events.append(found)
+                self._tell()
+            return _result(self.task)
+        except asyncio.CancelledError:
+            return _result(self.task)
+        except Exception as error:  # refused before it began; the handle tells it instead of raising
+            return RunResult("failed", self.task, error={"code": type(error).__name__, "message": str(error)})
+        finally:
+            self._ended = True
+            self._tell()
+
+    def _tell(self) -> None:
+        self._changed.set()
+        self._changed = asyncio.Event()
+
+
+def _result(task: Task) -> RunResult:
+    status = task.state.value
+    blockers = task.metadata.get("blockers", [])
+    error: dict[str, Any] | None = None
+    if status == "failed":
+        last = blockers[-1] if blockers else {"code": "task_failed"}
+        error = {**last, "message": task.metadata.get("error") or "the task failed", "blockers": blockers}
+    waiting = task.metadata.get("interruption") or {}
+    if status == "input-required" and waiting.get("kind") == "retry":
+        error = {"code": waiting["request"]["code"], "message": waiting["request"]["message"]}
+    output = task.get_output() if status == "completed" else None
+    return RunResult(status, task, output, error, RunHandoff.from_task(task))
