@@ -95,7 +95,7 @@ _HOMES = {
 }
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
 
-__all__ = ["__version__", *sorted(_HOME_OF)]  # noqa: PLE0604 - the names are listed once, in _HOMES
+__all__ = ["__version__", *sorted(_HOME_OF)]
 
 if TYPE_CHECKING:
     from .agents import *  # noqa: F403

@@ -59,7 +59,8 @@ class TaskExecutionError(ProtolinkError):
 
 
 class BudgetExceededError(ProtolinkError):
-    """A limit of the run's budget refuses the next piece of work. ``decision`` names limit, observed value and usage."""
+    """A limit of the run's budget refuses the next piece of work. ``decision`` names limit, observed value and usage.
+    """
 
     def __init__(self, decision: BudgetDecision) -> None:
         self.decision = decision
@@ -242,7 +243,8 @@ class RunBusyError(DurableExecutionError):
 class CheckpointMismatchError(DurableExecutionError):
     """The stored run belongs to another task, agent, configuration or prepared action.
 
-    ``changes``: a list of ``{"part", "old", "new", "breaking", "reason"}``; digests, or values where they are not private.
+    ``changes``: a list of ``{"part", "old", "new", "breaking", "reason"}``; digests, or values where they are not
+    private.
     """
 
     def __init__(self, message: str, *, changes: Sequence[Mapping[str, Any]] = ()) -> None:

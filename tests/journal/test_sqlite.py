@@ -457,3 +457,40 @@ def test_a_store_that_nobody_uses_is_closed(path: Path, one_call: Any) -> None:
     assert "protolink-store" in names
     del journal
     assert [found.name for found in path.parent.iterdir()] == ["runs.sqlite"]
+
+
+async def test_refused_work_takes_back_what_it_wrote_and_nothing_else(open_store: Any) -> None:
+    store = open_store()
+    tokens = {name: store.acquire(name, "assistant", {})[0] for name in ("run-1", "run-2")}
+
+    def refused(db: sqlite3.Connection) -> None:
+        db.execute("UPDATE protolink_runs SET status = 'half done' WHERE run_id = 'run-1'")
+        raise DurableExecutionError("refused")
+
+    def done(db: sqlite3.Connection) -> None:
+        db.execute("UPDATE protolink_runs SET status = 'done' WHERE run_id = 'run-2'")
+
+    gate = held(store)
+    waiting = [store._database.submit(refused), store._database.submit(done)]
+    gate.set()
+    outcomes = await asyncio.gather(*waiting, return_exceptions=True)
+    assert isinstance(outcomes[0], DurableExecutionError)
+    assert (store.get("run-1").status, store.get("run-2").status) == ("ready", "done")
+    store.save("run-1", tokens["run-1"], "working", {})
+
+
+def test_a_read_that_a_writer_overtook_is_done_again(path: Path, open_store: Any, one_call: Any) -> None:
+    open_store().close()
+    reader = open_store(read_only=True)
+    seen: list[int] = []
+
+    def count(db: sqlite3.Connection) -> int:
+        seen.append(db.execute("SELECT count(*) FROM protolink_runs").fetchone()[0])
+        if len(seen) == 1:
+            writer = SQLiteDurableStore(path)
+            write(writer, one_call())
+            writer.close()
+        return seen[-1]
+
+    assert reader._database.read(count) == 1
+    assert seen == [0, 1]

@@ -13,6 +13,7 @@ from typing import Any, ClassVar
 
 from ..drive.clock import SystemClock
 from ..drive.driver import MAX_RESULT_BYTES, STORE_PATIENCE
+from ..drive.ending import interrupted, uncertain_error
 from ..drive.ports import Clock
 from ..engine.project import Event
 from ..engine.state import Run
@@ -39,7 +40,6 @@ from ..runtime import (
 )
 from .active import ActiveTasks
 from .direct import DirectCalls
-from .ending import interrupted, uncertain_error
 from .execution import Drive, Execution, interpret
 from .handle import RunHandle
 from .limits import SubagentLimits
@@ -56,10 +56,11 @@ class Agent:
     """One agent. Give a ``card`` (AgentCard or mapping) or ``name`` / ``description`` / ``url``.
 
     ``llm``: an LLM or its name ("mock", "provider:model"); ``llm_factory`` makes one for each run instead. ``tools``:
-    functions or tools. ``policy`` judges every action, ``approval_handler`` is asked in live runs. ``durability``: a path
-    or a DurableStore; then runs are stored, pause and can be resumed. ``execution_version`` names the application's own
-    version of the contract under which runs are stored. ``yield_after_steps``: model turns of one slice.
-    ``budget_policy`` None switches budgets off. ``sync_execution``: where blocking tools run, ``inline`` or ``thread``.
+    functions or tools. ``policy`` judges every action, ``approval_handler`` is asked in live runs. ``durability``: a
+    path or a DurableStore; then runs are stored, pause and can be resumed. ``execution_version`` names the
+    application's own version of the contract under which runs are stored. ``yield_after_steps``: model turns of one
+    slice. ``budget_policy`` None switches budgets off. ``sync_execution``: where blocking tools run, ``inline`` or
+    ``thread``.
 
     Raises ValueError or TypeError for arguments that cannot be used; nothing is started.
     """
@@ -94,7 +95,7 @@ class Agent:
         durability: str | os.PathLike[str] | DurableStore | None = None,
         yield_after_steps: int | None = None,
         execution_version: str = "1",
-        budget_policy: BudgetPolicy | None | Any = UNSET,
+        budget_policy: BudgetPolicy | Any | None = UNSET,
         parallel_tool_calls: bool = False,
         llm_factory: Callable[[], Any] | None = None,
         max_result_bytes: int = MAX_RESULT_BYTES,
@@ -174,7 +175,9 @@ class Agent:
     def check_durable(self, llm: LLM | None) -> None:
         """DurableExecutionError for what a stored run cannot go through."""
         if self._custom_handler:
-            raise DurableExecutionError(f"{type(self).__name__} overrides handle_task; durable runs need the default one")
+            raise DurableExecutionError(
+                f"{type(self).__name__} overrides handle_task; durable runs need the default one"
+            )
         if llm is not None and type(llm).infer is not LLM.infer:
             raise DurableExecutionError(f"{type(llm).__name__} overrides infer; durable runs need the default loop")
         if self.retrieval != "auto":
@@ -235,8 +238,8 @@ class Agent:
     ) -> Any:
         """Do it and return the result: the final answer, or a tool's result.
 
-        Raises TaskExecutionError for a failed or canceled task, RunInterrupted for a durable pause, and the typed errors
-        of budgets, policies and models.
+        Raises TaskExecutionError for a failed or canceled task, RunInterrupted for a durable pause, and the typed
+        errors of budgets, policies and models.
         """
         if session_id is None and (context is None or context.session_id is None):
             session_id = DEFAULT_SESSION
@@ -268,8 +271,8 @@ class Agent:
     async def run_task(self, task: Task) -> Task:
         """Run a task and return it, the same object. Durable pauses come back as ``input-required``.
 
-        A failure of the work itself comes back as a failed task; refusals (policy, budget, corrections) are raised after
-        the task was marked failed. TaskAlreadyRunningError when this id is running.
+        A failure of the work itself comes back as a failed task; refusals (policy, budget, corrections) are raised
+        after the task was marked failed. TaskAlreadyRunningError when this id is running.
         """
         with self._active.register(task) as active:
             return await self._handled(task, active.token)
@@ -349,7 +352,9 @@ class Agent:
         what was displayed; ``arguments`` edit an approved action, which is then judged anew. ``rerun`` allows an
         idempotent uncertain action to run again.
         """
-        task, run = await self._resume(run_id, Response(request_id, approved, answer, fingerprint, arguments, reason), rerun)
+        task, run = await self._resume(
+            run_id, Response(request_id, approved, answer, fingerprint, arguments, reason), rerun
+        )
         if task.state.value == "input-required":
             raise interrupted(run, task)
         return self._output(task)
@@ -374,8 +379,8 @@ class Agent:
     def reconcile(self, run_id: str, action_id: str, *, result: Any) -> None:
         """Record what an uncertain action did, as verified outside. Executes nothing.
 
-        ``run_id`` may be a child's. DurableExecutionError when that action is not unresolved, TypeError for a result that
-        is no JSON; then nothing changes.
+        ``run_id`` may be a child's. DurableExecutionError when that action is not unresolved, TypeError for a result
+        that is no JSON; then nothing changes.
         """
         self.execution.reconcile(run_id, action_id, result)
 
@@ -499,7 +504,9 @@ def _store(durability: Any) -> Any:
         return SQLiteDurableStore(durability)
     if all(callable(getattr(durability, method, None)) for method in _STORE_METHODS):
         return durability
-    raise TypeError(f"durability must be a path or offer {', '.join(_STORE_METHODS)}; {type(durability).__name__} does not")
+    raise TypeError(
+        f"durability must be a path or offer {', '.join(_STORE_METHODS)}; {type(durability).__name__} does not"
+    )
 
 
 def _choice(name: str, value: Any, allowed: tuple[Any, ...]) -> Any:

@@ -6,12 +6,12 @@ import asyncio
 import weakref
 from typing import TYPE_CHECKING, Any
 
+from ..drive.ending import failure, interrupted, uncertain_error
 from ..engine.ledger import Ledger
 from ..engine.state import Run
 from ..errors import ApprovalRequiredError, ToolFailedError
 from ..models import Task
 from ..runtime import CancellationToken, RunContext
-from .ending import failure, interrupted, uncertain_error
 from .execution import Drive, Execution
 from .roster import WorkerTool
 

@@ -14,25 +14,25 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from ..drive.driver import Driver, Sink
+from ..drive.ending import failure, returns_failed, uncertain_error
+from ..drive.journal import KeepNothing
 from ..drive.ports import AgentPort, Clock, Journal
 from ..engine import facts as f
 from ..engine.commands import Ask, Stage
 from ..engine.decide import decide
 from ..engine.evolve import evolve, start
-from ..engine.fold import fold
 from ..engine.facts import Record
+from ..engine.fold import fold
 from ..engine.project import opening, project
 from ..engine.receipts import export
 from ..engine.state import Run, status
 from ..errors import CheckpointMismatchError, DurableExecutionError, StoreUnavailableError
 from ..journal.adapter import open_journal, point_to_root, stored_records
 from ..journal.contract import OpenJournal
-from ..journal.memory import LiveJournal
 from ..llms import LLM, create_llm
 from ..models import Task
 from ..models.json import plain
 from ..runtime import CancellationToken, RunContext, RunEvent
-from .ending import failure, returns_failed, uncertain_error
 from .fingerprint import check, configuration
 from .heartbeat import HEARTBEAT
 from .node import Node, tree
@@ -159,7 +159,7 @@ class Execution:
         if not durable:
             first = self._start(task, context, nodes, llm, False)
             how = {"token": token, "sinks": sinks, "streaming": streaming, "ledger": ledger}
-            return self._drive(first, LiveJournal(context.run_id), nodes, task, context, **how)
+            return self._drive(first, KeepNothing(), nodes, task, context, **how)
         journal = await self._open(context.run_id, create=True)
         if journal.records:
             try:
@@ -224,7 +224,13 @@ class Execution:
     # ------------------------------------------------------------------------------------------------ stored runs
 
     async def resume(
-        self, run_id: str, response: Response, *, rerun: str | None = None, sinks: Iterable[Sink] = (), streaming: bool = False
+        self,
+        run_id: str,
+        response: Response,
+        *,
+        rerun: str | None = None,
+        sinks: Iterable[Sink] = (),
+        streaming: bool = False,
     ) -> Drive | Run:
         """A drive that goes on with a stored run; or the run as it is stored, when there is nothing to go on with."""
         journal = await self._open(run_id, create=False)
@@ -291,7 +297,9 @@ class Execution:
             raise DurableExecutionError(f"Run '{run.id}' has no uncertain action '{key}' to run again")
         if not action.idempotent:
             name = action.call.tool
-            raise DurableExecutionError(f"'{name}' is not declared idempotent; look at its system and reconcile '{key}'")
+            raise DurableExecutionError(
+                f"'{name}' is not declared idempotent; look at its system and reconcile '{key}'"
+            )
         return f.RerunAllowed(key)
 
     def reconcile(self, run_id: str, action_id: str, result: Any) -> Run:
@@ -479,4 +487,3 @@ def interpret(drive: Drive) -> BaseException | None:
     if run.outcome == "failed" and not returns_failed(run):
         return failure(run, drive.task, drive.driver.errors)
     return None
-

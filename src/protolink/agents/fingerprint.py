@@ -1,7 +1,7 @@
 """The execution contract: what must not change while a run is stored, part by part.
 
-Python code, arbitrary objects and policies are not in it: a new ``execution_version`` says that they changed, and policies
-are meant to be today's.
+Python code, arbitrary objects and policies are not in it: a new ``execution_version`` says that they changed, and
+policies are meant to be today's.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _REASONS = {
 
 
 def configuration(agent: Agent, llm: LLM | None) -> dict[str, str]:
-    """Digest of each part by its name, and of all of them under "". """
+    """Digest of each part by its name, and of all of them under ""."""
     parts = dict(_parts(agent, llm, ""))
     return {"": digest(parts), **parts}
 
@@ -86,9 +86,7 @@ def _param(value: Any) -> Any:
 
 def check(run_id: str, stored: Mapping[str, str], current: Mapping[str, str]) -> None:
     """CheckpointMismatchError naming every part that differs."""
-    changed = sorted(
-        name for name in {*stored, *current} - {""} if stored.get(name) != current.get(name)
-    )
+    changed = sorted(name for name in {*stored, *current} - {""} if stored.get(name) != current.get(name))
     if not changed:
         return
     changes = [

@@ -25,6 +25,7 @@ class Node:
         self._roster = agent.roster
         policies = (*above, agent.policy)
         self.policy = PolicyChain(policies)
+        self.peers: ToolPort | None = None
         self.approver: Approver | None = agent.approval_handler
         self.model: ModelPort | None = _port(agent, llm) if llm is not None else None
         self.children: Mapping[str, AgentPort] = {
@@ -44,7 +45,9 @@ class Node:
     def spec(self, frame: str, *, prompt: Any = None, call: Proposal | None = None, **more: Any) -> Spec:
         model = self.model
         if call is not None or model is None:
-            return Spec(frame, self.path, prompt, call, no_model=call is None, expose=self._agent.expose_tool_results, **more)
+            return Spec(
+                frame, self.path, prompt, call, no_model=call is None, expose=self._agent.expose_tool_results, **more
+            )
         return Spec(
             frame,
             self.path,

@@ -80,7 +80,9 @@ class Roster:
             raise ValueError(f"There is no subagent '{worker}'. Subagents: {known}")
         alias = name if name is not None else (worker if tool is None else f"{worker}_{tool}")
         if not isinstance(alias, str) or not _ALIAS.fullmatch(alias):
-            raise ValueError(f"'{alias}' cannot name a tool for models; pass name= (letters, digits, _ and -, at most 64)")
+            raise ValueError(
+                f"'{alias}' cannot name a tool for models; pass name= (letters, digits, _ and -, at most 64)"
+            )
         if alias in self.tools or alias in RESERVED_NAMES:
             raise ValueError(f"The tool name '{alias}' is taken; pass another name=")
         facade = self._bound(child, alias, tool, description) if tool else self._inferring(child, alias, description)
@@ -99,7 +101,6 @@ class Roster:
         return None if isinstance(found, WorkerTool) else found
 
     def _adopt(self, child: Agent) -> None:
-        from .agent import Agent
 
         if not isinstance(getattr(child, "roster", None), Roster):
             raise TypeError(f"subagents must be Agents, not {type(child).__name__}")
@@ -111,7 +112,11 @@ class Roster:
     def _inferring(self, child: Agent, alias: str, description: str | None) -> WorkerTool:
         if not child.can_infer:
             raise ValueError(f"Subagent '{child.name}' has no model; bind one of its tools with tool=")
-        text = description if description is not None else f"Delegate a task to the worker {child.name}: {child.description}"
+        text = (
+            description
+            if description is not None
+            else f"Delegate a task to the worker {child.name}: {child.description}"
+        )
         output = {"type": "string", "title": f"{alias}Output"}
         return WorkerTool(alias, text, copy.deepcopy(_TASK_SCHEMA), output, child.name, None, child)
 
@@ -120,7 +125,9 @@ class Roster:
         if found is None:
             known = ", ".join(sorted(child.tools)) or "none"
             raise ValueError(f"Subagent '{child.name}' has no tool '{tool}'. Its tools: {known}")
-        text = description if description is not None else f"{found.description} (tool {tool} of the worker {child.name})"
+        text = (
+            description if description is not None else f"{found.description} (tool {tool} of the worker {child.name})"
+        )
         schemas: Mapping[str, Any] = {"i": found.input_schema, "o": found.output_schema}
         copies = copy.deepcopy(dict(schemas))
         return WorkerTool(alias, text, copies["i"], copies["o"], child.name, tool, child)

@@ -1,4 +1,5 @@
-"""A task's events as an async iterator. The run has a coroutine of its own, so the reader may cancel it at any event."""
+"""A task's events as an async iterator. The run has a coroutine of its own, so the reader may cancel it at any event.
+"""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """``agent.sync``: the async methods for callers without an event loop.
 
-One background thread runs one loop for the process; the very same coroutines run there. Inside a running loop a blocking
-call would stop that loop, so it is refused before anything starts.
+One background thread runs one loop for the process; the very same coroutines run there. Inside a running loop a
+blocking call would stop that loop, so it is refused before anything starts.
 """
 
 from __future__ import annotations
@@ -75,9 +75,7 @@ class SyncAgent:
         return LOOP.run("call_tool", lambda: self._agent.call_tool(tool_name, **kwargs))
 
     def call_tool_in_context(self, tool_name: str, context: RunContext, /, **kwargs: Any) -> Any:
-        return LOOP.run(
-            "call_tool_in_context", lambda: self._agent.call_tool_in_context(tool_name, context, **kwargs)
-        )
+        return LOOP.run("call_tool_in_context", lambda: self._agent.call_tool_in_context(tool_name, context, **kwargs))
 
     def run_task(self, task: Task) -> Task:
         return LOOP.run("run_task", lambda: self._agent.run_task(task))

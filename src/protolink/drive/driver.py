@@ -1,8 +1,8 @@
 """The driver: the one IO loop of every run, live or durable, streamed or not, fresh or resumed.
 
-One pass: stage every fact that ``decide`` records and do what answers at once, until only slow work is wanted; stage the
-intents of what is about to start; flush; start it; wait for the next answer. ``flush`` is one journal append of everything
-staged and *then* the sinks: nothing is shown before it is stored, and no effect starts before its intent is.
+One pass: stage every fact that ``decide`` records and do what answers at once, until only slow work is wanted; stage
+the intents of what is about to start; flush; start it; wait for the next answer. ``flush`` is one journal append of
+everything staged and *then* the sinks: nothing is shown before it is stored, and no effect starts before its intent is.
 
 Nothing runs and nothing is wanted: the run is finished, or it parks. Suspension never travels as an exception through
 application code.
@@ -45,8 +45,8 @@ class Driver:
     """Drives one run to its next rest. Used once.
 
     ``agents`` maps the path of each agent of the tree to its port. ``shown`` is the caller's task, brought up to date
-    after each flush. After ``drive()`` the run is finished, parked or uncertain; ``errors`` has the exceptions behind the
-    facts of this drive, by action or frame id.
+    after each flush. After ``drive()`` the run is finished, parked or uncertain; ``errors`` has the exceptions behind
+    the facts of this drive, by action or frame id.
     """
 
     def __init__(
@@ -91,7 +91,8 @@ class Driver:
         self._done = False
         self._loop: asyncio.AbstractEventLoop | None = None
 
-    # ------------------------------------------------------------------------------------------------ what performers use
+    # ------------------------------------------------------------------------------------------------ what performers
+    # use
 
     def agent(self, frame: Frame) -> AgentPort:
         return self._agents[frame.spec.agent]
@@ -139,7 +140,12 @@ class Driver:
             self.stage(f.Emitted(action.id, type, payload))
         scope = self.run.scope(frame)
         return RunEvent(
-            type=type, run_id=scope.run_id, task_id=scope.task.id, agent_name=scope.agent, action_id=action.id, payload=payload
+            type=type,
+            run_id=scope.run_id,
+            task_id=scope.task.id,
+            agent_name=scope.agent,
+            action_id=action.id,
+            payload=payload,
         )
 
     # ------------------------------------------------------------------------------------------------ from outside
@@ -491,4 +497,3 @@ def _given_up(run: Run, command: Command) -> Outcome:
             return Outcome((f.ModelFailed(command.frame, "canceled", "the call was abandoned"),))
         case _:
             return Outcome()
-

@@ -13,8 +13,8 @@ from ..runtime import ActionAuthorization, BudgetUsage, CancellationToken, RunCo
 class ToolExecution:
     """One authorized execution of one prepared action.
 
-    ``authorization.action`` is the exact action that was judged; ``idempotency_key`` is the same for every attempt of it
-    and fits the idempotency headers of outside services. ``budget`` is the run's usage when the tool started.
+    ``authorization.action`` is the exact action that was judged; ``idempotency_key`` is the same for every attempt of
+    it and fits the idempotency headers of outside services. ``budget`` is the run's usage when the tool started.
     """
 
     authorization: ActionAuthorization

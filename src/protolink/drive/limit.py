@@ -10,7 +10,8 @@ from .ports import Clock
 
 
 class Limit:
-    """``async with Limit(clock, when) as limit``: TimeoutError at ``when``, with ``limit.expired`` set. None: no limit."""
+    """``async with Limit(clock, when) as limit``: TimeoutError at ``when``, with ``limit.expired`` set. None: no limit.
+    """
 
     def __init__(self, clock: Clock, when: float | None) -> None:
         self.expired = False

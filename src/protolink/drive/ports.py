@@ -147,7 +147,8 @@ class Approver(Protocol):
 
 
 class AgentPort(Protocol):
-    """One agent of the tree, as its frames see it. ``path`` is its place: "" for the root, "writer/checker" below it."""
+    """One agent of the tree, as its frames see it. ``path`` is its place: "" for the root, "writer/checker" below it.
+    """
 
     @property
     def name(self) -> str: ...
@@ -167,6 +168,10 @@ class AgentPort(Protocol):
 
     def tool_names(self) -> Sequence[str]:
         """What a model may call, to tell it when it calls something else."""
+
+    @property
+    def peers(self) -> ToolPort | None:
+        """Who carries out a delegation to an agent that is no child; None when there is nobody."""
 
     def worker(self, name: str) -> tuple[str, str | None] | None:
         """For a worker tool: the child it stands for, and the child's tool that it is bound to."""

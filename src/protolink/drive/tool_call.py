@@ -1,7 +1,8 @@
 """Performers of ``Prepare`` and ``Invoke``: what a call would do exactly, and doing it.
 
-Nothing that raises before the intent is ever uncertain. What raises after it is uncertain in a durable run, unless the tool
-says that nothing changed (ToolRejectedError, ToolFailedError) or declares that it cannot have (read_only, idempotent).
+Nothing that raises before the intent is ever uncertain. What raises after it is uncertain in a durable run, unless the
+tool says that nothing changed (ToolRejectedError, ToolFailedError) or declares that it cannot have (read_only,
+idempotent).
 """
 
 from __future__ import annotations
@@ -35,9 +36,10 @@ def prepare(driver: Driver, command: Prepare) -> Performed:
     agent = driver.agent(frame)
     call = action.call
     worker = agent.worker(call.tool)
-    if worker is not None or call.tool == AGENT_CALL:
+    delegation = worker is not None or call.tool == AGENT_CALL
+    if delegation and (agent.peers is None or worker is not None or call.args.get("agent") in agent.children):
         return prepare_delegation(driver, frame, action, agent, worker)
-    tool = agent.tool(call.tool)
+    tool = agent.peers if delegation else agent.tool(call.tool)
     if tool is None:
         known = ", ".join(sorted(agent.tool_names())) or "none"
         return one(f.Refused(action.id, "unknown_tool", f"There is no tool '{call.tool}'. Known tools: {known}"))
@@ -67,9 +69,7 @@ async def _prepare_later(
 
 def _unprepared(action: Action, error: Exception) -> Outcome:
     if isinstance(error, ToolRejectedError):
-        refused = f.Refused(
-            action.id, error.code, error.message, True, "preparation", error.details, error.suggestion
-        )
+        refused = f.Refused(action.id, error.code, error.message, True, "preparation", error.details, error.suggestion)
         return one(refused, error)
     if isinstance(error, InvalidArguments):
         return one(f.Refused(action.id, error.code, str(error)), error)
@@ -87,7 +87,7 @@ def _prepared(driver: Driver, frame: Frame, action: Action, tool: Any, made: Run
     fact = f.Prepared(
         action=action.id,
         prepared=named,
-        route="input" if tool.asks_user else "tool",
+        route="input" if tool.asks_user else ("peer" if action.call.tool == AGENT_CALL else "tool"),
         key=key,
         read_only=tool.read_only,
         idempotent=tool.idempotent,
@@ -117,7 +117,8 @@ def invoke(driver: Driver, command: Invoke) -> Performed:
     action = driver.run.actions[command.action]
     frame = driver.run.frames[action.frame]
     assert action.prepared is not None
-    tool = driver.agent(frame).tool(action.call.tool)
+    agent = driver.agent(frame)
+    tool = agent.peers if action.route == "peer" else agent.tool(action.call.tool)
     if tool is None or tool.asks_user:
         return one(f.ToolFailed(action.id, "unknown_tool", f"The tool '{action.call.tool}' is gone"))
     try:

@@ -1,8 +1,8 @@
 """``admit``: the budget's gate, at the end of ``decide``.
 
 Everything wanted in one pass is priced together, so children that start at once cannot overshoot together. What a limit
-refuses becomes a BudgetDenied; what comes near one is preceded by one BudgetWarned for that limit and run tree. A refusal
-is recorded only when nothing of its frame runs or was admitted before it: what has begun keeps its result.
+refuses becomes a BudgetDenied; what comes near one is preceded by one BudgetWarned for that limit and run tree. A
+refusal is recorded only when nothing of its frame runs or was admitted before it: what has begun keeps its result.
 """
 
 from __future__ import annotations
@@ -42,6 +42,20 @@ def admit(run: Run, wanted: Sequence[Command], now: float) -> list[Command]:
     return admitted
 
 
+def judge_reply(run: Run, frame: Frame, now: float) -> f.BudgetWarned | f.BudgetDenied | None:
+    """What a model's reply turned out to cost: its output and its time are known only now."""
+    if not run.ledger.limited or run.policy is None or not _just_spoke(run, frame):
+        return None
+    return _verdict(frame.id, run.ledger.judge(run.policy, now, NOTHING))
+
+
+def _just_spoke(run: Run, frame: Frame) -> bool:
+    if frame.spec.call is not None or frame.turn == 0 or frame.model != "idle":
+        return False
+    actions = [run.actions[key] for key in frame.actions]
+    return frame.answer is not None or (bool(actions) and all(a.state == "proposed" and not a.stale for a in actions))
+
+
 def _price(run: Run, command: Command) -> Price | None:
     match command:
         case Compose():
@@ -49,7 +63,7 @@ def _price(run: Run, command: Command) -> Price | None:
         case CallModel():
             return Price(int(command.attempt == 0), 1, 0, command.tokens)
         case Invoke():
-            return _TOOL
+            return NOTHING if run.actions[command.action].route == "peer" else _TOOL
         case Stage(fact=f.Asked(kind="input")):
             return _TOOL
         case Stage(fact=f.FrameOpened() as fact):
@@ -83,11 +97,14 @@ def _judge(
         return f.BudgetDenied(name, over)
     if not run.ledger.limited or run.policy is None:
         return None
-    decision = run.ledger.judge(run.policy, now, price)
+    return _verdict(name, run.ledger.judge(run.policy, now, price))
+
+
+def _verdict(frame: str, decision: BudgetDecision) -> f.BudgetWarned | f.BudgetDenied | None:
     if not decision.allowed:
-        return f.BudgetDenied(name, decision.to_dict())
+        return f.BudgetDenied(frame, decision.to_dict())
     if decision.effect == "warn" and decision.limit_name is not None:
-        return f.BudgetWarned(name, decision.to_dict())
+        return f.BudgetWarned(frame, decision.to_dict())
     return None
 
 

@@ -20,7 +20,7 @@ from typing import Any
 from ..models.json import digest
 from ..runtime import ApprovalRequest
 from . import facts as f
-from .admit import admit
+from .admit import admit, judge_reply
 from .commands import Ask, Authorize, CallModel, Command, Compose, Invoke, Prepare, Stage
 from .handoff import handoff
 from .state import TRANSIENT_ATTEMPTS, Action, Frame, Run
@@ -72,6 +72,9 @@ def _step(run: Run, frame: Frame, now: float) -> list[Command]:
         return _close(run, frame, *end)
     if frame.waiting is not None:
         return []
+    verdict = judge_reply(run, frame, now)
+    if verdict is not None:
+        return [Stage(verdict)]
     if frame.down is not None and _given_up(frame):
         return _provider_down(run, frame)
     if frame.unsettled:

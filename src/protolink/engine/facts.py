@@ -208,8 +208,8 @@ class ModelFailed:
 class Prepared:
     """The exact operation is known.
 
-    ``route``: tool, input, child or peer. ``opens`` is the child it would start, ``question`` the request it would put to
-    a person, ``key`` what the duplicate guard compares ("" for tools that it leaves alone).
+    ``route``: tool, input, child or peer. ``opens`` is the child it would start, ``question`` the request it would put
+    to a person, ``key`` what the duplicate guard compares ("" for tools that it leaves alone).
     """
 
     firm: ClassVar[bool] = False

@@ -17,8 +17,8 @@ UNSTORED = 1 << 20
 def fold(records: Iterable[Record]) -> Run:
     """The run that these records tell of. ValueError when they do not begin with RunStarted.
 
-    Event numbers go on above everything that was shown: behind the last record of a parked run, and with a wide gap when
-    the last drive was cut off, whose unstored fragments had numbers too.
+    Event numbers go on above everything that was shown: behind the last record of a parked run, and with a wide gap
+    when the last drive was cut off, whose unstored fragments had numbers too.
     """
     found = list(records)
     if not found or not isinstance(found[0].fact, f.RunStarted):

@@ -1,7 +1,8 @@
 """The budget of a run tree: what is spent, and whether the next piece of work still fits.
 
 Charged by ``evolve`` when work starts; nothing is ever given back. Children draw on the same ledger, so several at once
-cannot overshoot together. Time is active time: it runs while somebody drives the run and stands still while it is parked.
+cannot overshoot together. Time is active time: it runs while somebody drives the run and stands still while it is
+parked.
 """
 
 from __future__ import annotations

@@ -12,7 +12,8 @@ from ..models import Task
 from ..runtime import RunEvent
 from . import facts as f
 from .facts import Record
-from .project import event_id, named, result_payload
+from .project import event_id
+from .project.describe import named, result_payload
 from .state import Action, Frame, Run
 from .task import stamp
 

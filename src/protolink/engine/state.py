@@ -1,7 +1,7 @@
 """The state of a run: what the fold of its facts leaves in memory.
 
-Only ``evolve`` writes it. Everything here is control state, cheap to keep and to read; what people see (the task with its
-artifacts, the stored view) is made from it by ``task`` and ``view``.
+Only ``evolve`` writes it. Everything here is control state, cheap to keep and to read; what people see (the task with
+its artifacts, the stored view) is made from it by ``task`` and ``view``.
 """
 
 from __future__ import annotations
@@ -86,8 +86,8 @@ class Request:
 class Frame:
     """One loop: a task part, a direct call, or a child.
 
-    ``model``: idle, composed or calling. ``turn`` counts the model's finished turns; ``attempt`` numbers the attempts of
-    the one to come. ``fault`` ends the frame as soon as nothing of it runs.
+    ``model``: idle, composed or calling. ``turn`` counts the model's finished turns; ``attempt`` numbers the attempts
+    of the one to come. ``fault`` ends the frame as soon as nothing of it runs.
     """
 
     id: str
@@ -101,6 +101,7 @@ class Frame:
     model: str = "idle"
     turn: int = 0
     attempt: int = 0
+    last_output: int = 0
     tokens: tuple[int, int, int, int] = (0, 0, 0, 0)
     window: int | None = None
     actions: list[str] = field(default_factory=list)

@@ -1,7 +1,7 @@
 """The task that people see: state, artifacts and metadata, kept in step with the facts.
 
-Called by ``evolve`` alone. Ids and times of what it makes come from the facts, so a task folded again from its journal is
-the same task, artifact for artifact.
+Called by ``evolve`` alone. Ids and times of what it makes come from the facts, so a task folded again from its journal
+is the same task, artifact for artifact.
 """
 
 from __future__ import annotations
@@ -137,7 +137,7 @@ def _answer_part(run: Run, frame: Frame, outcome: str, error: dict[str, Any] | N
         if outcome == "completed":
             return Part.infer_output(content=frame.answer)
         return Part.error("no_llm", error["message"]) if error and error["code"] == "no_llm" else None
-    call_id = frame.spec.call.call.id or None
+    call_id = frame.spec.call.call.id or frame.spec.call.action
     action = run.actions[frame.spec.call.action]
     if outcome == "completed":
         return Part.tool_output(call_id=call_id, result=action.result)

@@ -15,6 +15,7 @@ from ..models import ConversationHistory, LLMModelProfile
 from ..models.turn import ModelTurn
 from . import infer as _infer
 from .json_actions import ActionParseError, parse_action
+from .port import LLMPort
 from .prompt import system_prompt
 from .turn import LLMActionResult, to_turn
 
@@ -276,42 +277,37 @@ class LLM(ABC):
         agent_cards: Sequence[Any] | None = None,
         streaming: bool = False,
         event_callback: Callable[[dict[str, Any]], Awaitable[None]] | None = None,
-        event_metrics: Any = None,
         expose_tool_results: bool = False,
         action_authorizer: Any = None,
         cancellation_token: Any = None,
         run_context: RunContext | None = None,
         budget_policy: Any = None,
         budget_enforcer: Any = None,
-        context_policy: Any = None,
-        hooks: Sequence[Any] = (),
-        tool_prompt_builder: Callable[..., str] | None = None,
-        yield_after_steps: int | None = None,
     ) -> Part:
         """Run the inference loop outside an agent. Returns a part of type ``infer_output`` with the final text.
 
-        ``tools`` maps names to tools. ``agent_callback(agent, action, payload)`` returns what a peer answered.
-        ``event_callback`` gets the loop's events as dicts.
+        ``tools`` maps names to tools. ``agent_callback(agent, action, payload)`` returns what one of ``agent_cards``
+        answered. ``event_callback`` is awaited with the loop's events, dicts with ``type`` and ``step``.
+        ``action_authorizer`` supplies policy and approval handler; ``budget_enforcer`` is shared with the caller, else
+        ``run_context.budget`` counts for this call alone. Raises the typed errors of budgets, policies, corrections and
+        parse failures; asyncio.CancelledError when the token is canceled.
         """
+        port = LLMPort(self, agent_name="llm", tools=list(tools.values()), cards=agent_cards or ())
         return await _infer.infer(
             self,
+            model=port,
             query=query,
             tools=tools,
             agent_callback=agent_callback,
             agent_cards=agent_cards,
             streaming=streaming,
             event_callback=event_callback,
-            event_metrics=event_metrics,
             expose_tool_results=expose_tool_results,
             action_authorizer=action_authorizer,
             cancellation_token=cancellation_token,
             run_context=run_context,
             budget_policy=budget_policy,
             budget_enforcer=budget_enforcer,
-            context_policy=context_policy,
-            hooks=hooks,
-            tool_prompt_builder=tool_prompt_builder,
-            yield_after_steps=yield_after_steps,
         )
 
 

@@ -8,15 +8,17 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from time import perf_counter
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ..drive.ports import Misspoken, Reply
 from ..models import ConversationHistory, LLMModelProfile, estimate_tokens
 from ..models.turn import AGENT_CALL, ModelTurn
 from ..runtime import ContextItem, ContextManifest, RunContext
 from ..runtime.manifest import declaration_tokens
-from .base import LLM
 from .json_actions import ActionParseError
+
+if TYPE_CHECKING:
+    from .base import LLM
 
 _INPUT_KEYS = ("input_tokens", "prompt_tokens")
 _OUTPUT_KEYS = ("output_tokens", "completion_tokens")

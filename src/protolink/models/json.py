@@ -16,7 +16,8 @@ from typing import Any
 import rfc8785
 from pydantic_core import from_json, to_json, to_jsonable_python
 
-MAX_DEPTH = 500
+#: What is written must be readable: the parser takes 200 levels, and a stored value is wrapped in some of its own.
+MAX_DEPTH = 150
 
 
 def plain(value: Any) -> Any:

@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
-#: The call name of a delegation. Its arguments are ``{"agent", "action": "infer" | "tool_call", "prompt" | "tool", "args"}``.
+#: The call name of a delegation. Its arguments are ``{"agent", "action": "infer" | "tool_call", "prompt" | "tool",
+#: "args"}``.
 AGENT_CALL = "agent_call"
 
 #: Names that no tool may have: the action vocabulary, and the two functions that native models delegate with.
@@ -26,8 +27,8 @@ class ModelTurn:
     """One reply of a model.
 
     Without ``calls`` the ``text`` is the final answer. ``usage`` has ``input_tokens`` and ``output_tokens`` (or the
-    provider's own ``prompt_tokens`` and ``completion_tokens``). ``raw`` is the reply as the provider sent it, where that
-    is more than ``text``.
+    provider's own ``prompt_tokens`` and ``completion_tokens``). ``raw`` is the reply as the provider sent it, where
+    that is more than ``text``.
     """
 
     text: str

@@ -1,0 +1,117 @@
+"""What facts about one action do, from its preparation to its receipt."""
+
+from __future__ import annotations
+
+from ...runtime import contract_differences
+from .. import facts as f
+from ..ledger import Price
+from ..state import Run
+from .settle import current, deny, executing, fail, reject, rejection, settle, succeed
+
+_ONE_TOOL = Price(tool_calls=1)
+
+
+def prepared(run: Run, fact: f.Prepared, at: float) -> None:
+    action = current(run, fact.action)
+    if action is None or action.state != "proposed":
+        return
+    if action.prepared is not None:
+        action.changed = contract_differences(action.prepared, fact.prepared) or None
+    if action.changed:
+        paths = ", ".join(action.changed)
+        fault = {"code": "prepared_action_changed", "message": f"'{fact.prepared.name}' is not what it was: {paths}"}
+        fail(run, action, {**fault, "action_id": action.id, "paths": action.changed})
+        return
+    action.prepared = action.prepared or fact.prepared
+    action.route, action.opens, action.question = fact.route, fact.opens, action.question or fact.question
+    action.key, action.read_only, action.idempotent = fact.key, fact.read_only, fact.idempotent
+    action.expires = action.expires or fact.expires
+    action.state = "prepared"
+
+
+def refused(run: Run, fact: f.Refused, at: float) -> None:
+    action = current(run, fact.action)
+    if action is not None and action.state == "proposed":
+        action.counted = fact.counts
+        reject(run, action, rejection(fact), counts=fact.counts)
+
+
+def preparation_failed(run: Run, fact: f.PreparationFailed, at: float) -> None:
+    action = current(run, fact.action)
+    if action is None or action.state not in ("proposed", "prepared"):
+        return
+    action.state = "proposed"
+    frame = run.frames[action.frame]
+    frame.down = {"code": fact.code, "message": fact.message, "transient": False, "action_id": action.id}
+
+
+def decided(run: Run, fact: f.Decided, at: float) -> None:
+    action = current(run, fact.action)
+    if action is None or action.state != "prepared":
+        return
+    action.decision = fact.decision
+    effect = fact.decision.effect.value
+    if effect == "deny":
+        deny(run, action, fact.decision.reason)
+    elif effect == "allow" or action.approved is not None:
+        action.state = "authorized"
+    else:
+        action.request, action.request_at, action.state = fact.request, fact.created_at, "asking"
+        action.expires = fact.expires if fact.expires is not None else action.expires
+
+
+def tool_started(run: Run, fact: f.ToolStarted, at: float) -> None:
+    action = run.actions[fact.action]
+    action.state, action.started_at = "executing", at
+    run.frames[action.frame].recent.append(action.key)
+    if action.route != "peer":
+        run.ledger.charge(_ONE_TOOL)
+
+
+def tool_returned(run: Run, fact: f.ToolReturned, at: float) -> None:
+    action = executing(run, fact.action)
+    if action is not None:
+        succeed(run, action, fact.result)
+
+
+def tool_rejected(run: Run, fact: f.ToolRejected, at: float) -> None:
+    action = executing(run, fact.action)
+    if action is not None:
+        reject(run, action, rejection(fact), counts=True)
+
+
+def tool_failed(run: Run, fact: f.ToolFailed, at: float) -> None:
+    action = executing(run, fact.action)
+    if action is None:
+        return
+    if fact.code == "canceled" and run.cancel is not None:
+        action.error = {"code": "canceled", "message": fact.message}
+        settle(run, action, "canceled")
+    else:
+        name = action.prepared.name if action.prepared else action.call.tool
+        fail(run, action, {"code": fact.code, "message": fact.message, "tool": name, "action_id": action.id})
+
+
+def effect_unknown(run: Run, fact: f.EffectUnknown, at: float) -> None:
+    action = executing(run, fact.action)
+    if action is not None:
+        action.state = "uncertain"
+        action.error = {"code": fact.code, "message": fact.message}
+        run.uncertain.add(action.id)
+
+
+def reconciled(run: Run, fact: f.Reconciled, at: float) -> None:
+    action = run.actions[fact.action]
+    run.uncertain.discard(action.id)
+    action.reconciled, action.error = True, None
+    succeed(run, action, fact.result)
+
+
+def rerun_allowed(run: Run, fact: f.RerunAllowed, at: float) -> None:
+    action = run.actions[fact.action]
+    run.uncertain.discard(action.id)
+    action.state, action.error = "proposed", None
+
+
+def emitted(run: Run, fact: f.Emitted, at: float) -> None:
+    """Progress changes nothing."""

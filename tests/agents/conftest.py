@@ -1,0 +1,17 @@
+"""Makes ``agent_support`` importable for the tests here, and the ``mode`` fixture: the same contract in every way of running."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import pytest
+
+sys.path.insert(0, str(Path(__file__).parent))
+
+from agent_support import MODES, Mode  # noqa: E402 - found through the line above
+
+
+@pytest.fixture(params=MODES, ids=str)
+def mode(request: pytest.FixtureRequest) -> Mode:
+    return request.param
