@@ -16,6 +16,7 @@ from ..drive.driver import MAX_RESULT_BYTES, STORE_PATIENCE
 from ..drive.ending import interrupted, uncertain_error
 from ..drive.ports import Clock
 from ..engine.project import Event
+from ..engine.receipts import export
 from ..engine.state import Run
 from ..errors import (
     DurableExecutionError,
@@ -36,11 +37,14 @@ from ..runtime import (
     RunBudget,
     RunContext,
     RunEvent,
+    RunInterruption,
     TaskCancellationRequest,
 )
+from ..tools import Tool
 from .active import ActiveTasks
 from .direct import DirectCalls
-from .execution import Drive, Execution, interpret
+from .drive import Drive
+from .execution import Execution
 from .handle import RunHandle
 from .limits import SubagentLimits
 from .responses import UNSET, Response
@@ -133,6 +137,7 @@ class Agent:
         self.sync = SyncAgent(self)
         self._active = ActiveTasks()
         self.execution = Execution(self)
+        self.runs = self.execution.runs
         self._direct = DirectCalls(self, self.execution)
         self._describe()
 
@@ -172,8 +177,30 @@ class Agent:
             self._executor = ThreadPoolExecutor(self._max_sync_workers, thread_name_prefix=f"protolink-{self.name}")
         return self._executor
 
-    def check_durable(self, llm: LLM | None) -> None:
-        """DurableExecutionError for what a stored run cannot go through."""
+    def as_llm(self, made: Any) -> LLM:
+        """What an ``llm_factory`` made, as an LLM. TypeError for anything but an LLM or a name."""
+        found = create_llm(made) if isinstance(made, str) else made
+        if not isinstance(found, LLM):
+            raise TypeError(f"llm_factory must return an LLM or its name, not {type(found).__name__}")
+        return found
+
+    def check_supported(self, llm: LLM | None) -> None:
+        """DurableExecutionError for what a stored run cannot go through, ValueError for slices without a store."""
+        if self.durability is not None:
+            self._check_durable(llm)
+            return
+        if self._yields():
+            raise ValueError("yield_after_steps needs durability on this agent or on the parent that owns it")
+        for child in self.roster.children.values():
+            if child.durability is not None:
+                raise DurableExecutionError(
+                    f"Subagent '{child.name}' is durable, its parent '{self.name}' is not; give the parent durability"
+                )
+
+    def _yields(self) -> bool:
+        return self.yield_after_steps is not None or any(child._yields() for child in self.roster.children.values())
+
+    def _check_durable(self, llm: LLM | None) -> None:
         if self._custom_handler:
             raise DurableExecutionError(
                 f"{type(self).__name__} overrides handle_task; durable runs need the default one"
@@ -183,7 +210,7 @@ class Agent:
         if self.retrieval != "auto":
             raise DurableExecutionError(f"retrieval={self.retrieval!r} is not available in durable runs; use 'auto'")
         for child in self.roster.children.values():
-            child.check_durable(child.llm)
+            child._check_durable(child.llm)
 
     # ------------------------------------------------------------------------------------------------ tools
 
@@ -202,8 +229,6 @@ class Agent:
 
         Options are those of ``Tool.from_callable``.
         """
-        from ..tools import Tool
-
         if isinstance(func, str):
             if name is not None:
                 raise ValueError("the tool's name is given twice")
@@ -382,26 +407,25 @@ class Agent:
         ``run_id`` may be a child's. DurableExecutionError when that action is not unresolved, TypeError for a result
         that is no JSON; then nothing changes.
         """
-        self.execution.reconcile(run_id, action_id, result)
+        self.runs.reconcile(run_id, action_id, result)
 
     def run_events(self, run_id: str, after: int = 0) -> list[RunEvent]:
         """The events of a stored run with a number above ``after``, read without owning it."""
-        return self.execution.events(run_id, after)
+        return self.runs.events(run_id, after)
 
     # ------------------------------------------------------------------------------------------------ inside
 
     async def _handled(self, task: Task, token: CancellationToken) -> Task:
         if not self._custom_handler:
             return await self._execute(task, token)
-        if self.durability is not None:
-            self.check_durable(None)
+        self.check_supported(None)
         return await self._direct.custom(task, token)
 
     async def _execute(self, task: Task, token: CancellationToken) -> Task:
         context = RunContext.ensure_task_context(task, agent_name=self.name)
         begun = await self.execution.begin(task, context, token=token)
         if isinstance(begun, Run):
-            return self._stored_task(begun, task)
+            return self.stored_task(begun, task)
         return await self._finish(begun)
 
     async def _finish(self, drive: Drive) -> Task:
@@ -409,19 +433,16 @@ class Agent:
         if active is not None:
             active.driver = drive.driver
         await drive.finish()
-        error = interpret(drive)
+        error = drive.failure()
         if error is not None:
             raise error
         return drive.task
 
-    def _stored_task(self, run: Run, task: Task | None = None) -> Task:
+    def stored_task(self, run: Run, task: Task | None = None) -> Task:
         """A stored run that is not driven now, as a task; the caller's own object when there is one."""
-        from ..engine.receipts import export
-
-        found = export(run)
-        if run.uncertain or any(action.state == "executing" for action in run.actions.values()):
-            run.uncertain.update(key for key, action in run.actions.items() if action.state == "executing")
+        if run.uncertain:
             raise uncertain_error(run, {})
+        found = export(run)
         if task is None:
             return found
         task.state, task.artifacts, task.metadata = found.state, found.artifacts, found.metadata
@@ -430,7 +451,7 @@ class Agent:
     async def _resume(self, run_id: str, response: Response, rerun: str | None) -> tuple[Task, Run]:
         begun = await self.execution.resume(run_id, response, rerun=rerun)
         if isinstance(begun, Run):
-            return self._stored_task(begun), begun
+            return self.stored_task(begun), begun
         with self._active.register(begun.task):
             return await self._finish(begun), begun.run
 
@@ -451,8 +472,6 @@ class Agent:
 
 
 def _paused(task: Task) -> RunInterrupted:
-    from ..runtime import RunInterruption
-
     waiting = [RunInterruption.from_dict(item) for item in task.metadata["interruptions"]]
     return RunInterrupted(task, RunContext.from_task(task).run_id, waiting)
 

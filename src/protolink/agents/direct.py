@@ -9,14 +9,18 @@ from typing import TYPE_CHECKING, Any
 from ..drive.ending import failure, interrupted, uncertain_error
 from ..engine.ledger import Ledger
 from ..engine.state import Run
-from ..errors import ApprovalRequiredError, ToolFailedError
+from ..errors import ApprovalRequiredError
 from ..models import Task
 from ..runtime import CancellationToken, RunContext
-from .execution import Drive, Execution
+from .drive import Drive
+from .execution import Execution
 from .roster import WorkerTool
 
 if TYPE_CHECKING:
     from .agent import Agent
+
+#: Failures that have a typed error of their own; for others the tool's own exception is raised.
+_TYPED = frozenset({"action_denied", "approval_required", "budget_exceeded", "tool_rejected"})
 
 
 class DirectCalls:
@@ -25,8 +29,7 @@ class DirectCalls:
     def __init__(self, agent: Agent, execution: Execution) -> None:
         self._agent = agent
         self._execution = execution
-        self._ledgers: weakref.WeakValueDictionary[int, _Shared] = weakref.WeakValueDictionary()
-        self._owners: dict[int, weakref.ref[RunContext]] = {}
+        self._ledgers: dict[int, Ledger] = {}
 
     async def call(self, name: str, arguments: dict[str, Any]) -> Any:
         task = Task.create_tool_call(tool_name=name, args=arguments)
@@ -45,11 +48,8 @@ class DirectCalls:
         if context.canceled:
             raise asyncio.CancelledError(context.cancel_reason or "the run was canceled")
         task = Task.create_tool_call(tool_name=name, args=arguments)
-        begun = await self._execution.begin(task, context, durable=False, ledger=self._ledger(context))
-        assert isinstance(begun, Drive)
-        if self._agent.durability is not None:
-            begun.forget_people()
-        return await self._result(begun)
+        people = self._agent.durability is None
+        return await self._result(await self._execution.begin_live(task, context, self._ledger(context), people=people))
 
     async def custom(self, task: Task, token: CancellationToken) -> Task:
         """An overridden handler is authoritative; cancellation still ends in a canceled task."""
@@ -89,33 +89,19 @@ class DirectCalls:
     def _failure(self, run: Run, drive: Drive) -> BaseException:
         """The tool's own exception where it failed by one, else the typed error."""
         error = run.error or {}
-        original = drive.driver.errors.get(error.get("action_id", ""))
-        own = error.get("code") not in ("action_denied", "approval_required", "budget_exceeded", "tool_rejected")
-        if own and isinstance(original, Exception):
+        original = drive.error_of(error.get("action_id"))
+        if error.get("code") not in _TYPED and isinstance(original, Exception):
             return original
         found = failure(run, drive.task, drive.driver.errors)
         if isinstance(found, ApprovalRequiredError) and self._agent.durability is not None:
             text = f"'{found.action.name}' requires approval; a durable agent asks through call_tool(), which can pause"
             return ApprovalRequiredError(found.request, text)
-        if error.get("code") not in (None, "failed") and isinstance(found, ToolFailedError):
-            return found
         return found
 
     def _ledger(self, context: RunContext) -> Ledger:
-        shared = getattr(context, "__weakref__", None) and self._ledgers.get(id(context))
-        if shared is None:
-            shared = _Shared(Ledger(context.budget))
-            self._ledgers[id(context)] = shared
-            weakref.finalize(context, _keep, shared)
-        return shared.ledger
-
-
-class _Shared:
-    """Lives as long as the context that it belongs to."""
-
-    def __init__(self, ledger: Ledger) -> None:
-        self.ledger = ledger
-
-
-def _keep(shared: _Shared) -> None:
-    """Holding ``shared`` in the context's finalizer ties their lifetimes."""
+        """The counters of a live context; they end with it."""
+        key = id(context)
+        if key not in self._ledgers:
+            self._ledgers[key] = Ledger(context.budget)
+            weakref.finalize(context, self._ledgers.pop, key, None)
+        return self._ledgers[key]

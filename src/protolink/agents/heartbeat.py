@@ -5,9 +5,9 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable
-from typing import Any
 
 from ..errors import DurableExecutionError
+from .pointing import PointingJournal
 
 
 class Heartbeat:
@@ -15,12 +15,12 @@ class Heartbeat:
 
     def __init__(self) -> None:
         self._lock = threading.Condition()
-        self._watched: dict[int, tuple[Any, float, float]] = {}
+        self._watched: dict[int, tuple[PointingJournal, float, float]] = {}
         self._thread: threading.Thread | None = None
 
-    def watch(self, journal: Any) -> Callable[[], None]:
+    def watch(self, journal: PointingJournal) -> Callable[[], None]:
         """Renew the journal's lease every third of it, until the returned function is called."""
-        every = float(getattr(journal.store, "lease_seconds", 300.0)) / 3
+        every = journal.lease_seconds / 3
         key = id(journal)
         with self._lock:
             self._watched[key] = (journal, every, time.monotonic() + every)
@@ -51,7 +51,7 @@ class Heartbeat:
             for journal in journals:
                 self._renew(journal)
 
-    def _renew(self, journal: Any) -> None:
+    def _renew(self, journal: PointingJournal) -> None:
         try:
             journal.renew()
         except DurableExecutionError:

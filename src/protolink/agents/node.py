@@ -18,7 +18,9 @@ if TYPE_CHECKING:
 class Node:
     """Implements ``drive.ports.AgentPort``."""
 
-    def __init__(self, agent: Agent, llm: LLM | None, path: str = "", above: Sequence[Any] = ()) -> None:
+    def __init__(
+        self, agent: Agent, llm: LLM | None, path: str = "", above: Sequence[Any] = (), *, people: bool = True
+    ) -> None:
         self.name = agent.name
         self.path = path
         self._agent = agent
@@ -26,10 +28,10 @@ class Node:
         policies = (*above, agent.policy)
         self.policy = PolicyChain(policies)
         self.peers: ToolPort | None = None
-        self.approver: Approver | None = agent.approval_handler
+        self.approver: Approver | None = agent.approval_handler if people else None
         self.model: ModelPort | None = _port(agent, llm) if llm is not None else None
         self.children: Mapping[str, AgentPort] = {
-            name: Node(child, child.llm, f"{path}/{name}".lstrip("/"), policies)
+            name: Node(child, child.llm, f"{path}/{name}".lstrip("/"), policies, people=people)
             for name, child in agent.roster.children.items()
         }
 

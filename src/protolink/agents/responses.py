@@ -67,7 +67,8 @@ def answer_to(run: Run, response: Response, now: float) -> Answered | None:
     """
     request = run.requests.get(response.request_id or "")
     if request is None:
-        return _recorded(run, response)
+        _check_recorded(run, response)
+        return None
     _check_kind(request, response)
     if response.fingerprint is not None and response.fingerprint != request.fingerprint:
         raise DurableExecutionError(
@@ -81,7 +82,7 @@ def answer_to(run: Run, response: Response, now: float) -> Answered | None:
     return Answered(request.id, response.value, response.reason, None, edit)
 
 
-def _recorded(run: Run, response: Response) -> None:
+def _check_recorded(run: Run, response: Response) -> None:
     recorded = run.responses.get(response.request_id or "")
     if recorded is None:
         pending = ", ".join(run.requests) or "none"

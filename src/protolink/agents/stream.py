@@ -1,5 +1,4 @@
-"""A task's events as an async iterator. The run has a coroutine of its own, so the reader may cancel it at any event.
-"""
+"""A task's events as an async iterator. The run has a coroutine of its own; the reader may cancel it at any event."""
 
 from __future__ import annotations
 
@@ -23,10 +22,8 @@ _END = object()
 async def stream(agent: Agent, tasks: ActiveTasks, execution: Execution, task: Task) -> AsyncIterator[Event]:
     """Yield until the final status. Leaving early cancels the run and waits until it has settled."""
     queue: asyncio.Queue[Any] = asyncio.Queue()
-    started: asyncio.Future[Active] = asyncio.get_running_loop().create_future()
-    worker = asyncio.ensure_future(_work(agent, tasks, execution, task, queue, started))
+    worker = asyncio.ensure_future(_work(agent, tasks, execution, task, queue))
     try:
-        await asyncio.wait([started, worker], return_when=asyncio.FIRST_COMPLETED)
         while (event := await queue.get()) is not _END:
             yield event
     finally:
@@ -47,11 +44,9 @@ async def _work(
     execution: Execution,
     task: Task,
     queue: asyncio.Queue[Any],
-    started: asyncio.Future[Active],
 ) -> None:
     try:
         with tasks.register(task) as active:
-            started.set_result(active)
             if agent._custom_handler:
                 await _custom(agent, task, queue)
             else:
@@ -62,10 +57,9 @@ async def _work(
 
 async def _default(agent: Agent, execution: Execution, task: Task, active: Active, queue: asyncio.Queue[Any]) -> None:
     context = RunContext.ensure_task_context(task, agent_name=agent.name)
-    how = {"token": active.token, "sinks": [queue.put_nowait], "streaming": True}
-    begun = await execution.begin(task, context, **how)
+    begun = await execution.begin(task, context, token=active.token, sinks=[queue.put_nowait], streaming=True)
     if isinstance(begun, Run):
-        agent._stored_task(begun, task)
+        agent.stored_task(begun, task)
         queue.put_nowait(_final(task))
         return
     active.driver = begun.driver

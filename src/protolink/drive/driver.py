@@ -229,7 +229,8 @@ class Driver:
         """Stage and read until only slow work is wanted; returns the work to start."""
         while True:
             self._notice_cancel()
-            again, starting = False, []
+            again = False
+            starting: list[Command] = []
             for command in decide(self.run, self.clock.now()):
                 if isinstance(command, Stage):
                     self.stage(command.fact)
@@ -314,8 +315,7 @@ class Driver:
     def _take(self, outcome: Outcome) -> None:
         for fact in outcome.facts:
             if outcome.error is not None:
-                key = getattr(fact, "action", None) or getattr(fact, "frame", None) or getattr(fact, "request", "")
-                self.errors[key] = outcome.error
+                self.errors[_subject(fact)] = outcome.error
             if self.run.outcome is None:
                 self.stage(fact)
         if outcome.interrupt is not None:
@@ -474,6 +474,12 @@ class Driver:
                 event.metadata["task"] = export(self.run).to_dict()
             for sink in self._sinks:
                 sink(event)
+
+
+def _subject(fact: Fact) -> str:
+    """What a fact of a performer is about: an action, a frame or a request."""
+    found = (getattr(fact, name, None) for name in ("action", "frame", "request"))
+    return next((key for key in found if isinstance(key, str)), "")
 
 
 def _never_began(command: Command) -> Outcome:

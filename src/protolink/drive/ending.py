@@ -41,8 +41,8 @@ def uncertain_error(run: Run, errors: Errors, proposal: Mapping[str, Any] | None
     name = action.prepared.name if action.prepared else action.call.tool
     why = (action.error or {}).get("message", "")
     found = UncertainExecutionError(
-        f"The outcome of '{name}' (action {key}) is not known: {why}. It is not repeated. Look at the system it acts on, "
-        f"then agent.reconcile('{where}', '{key}', result=...) and agent.resume('{run.id}')",
+        f"The outcome of '{name}' (action {key}) is not known: {why}. It is not repeated. Look at the system it acts "
+        f"on, then agent.reconcile('{where}', '{key}', result=...) and agent.resume('{run.id}')",
         run_id=where,
         action_id=key,
         proposal=proposal,

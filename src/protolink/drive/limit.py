@@ -10,8 +10,7 @@ from .ports import Clock
 
 
 class Limit:
-    """``async with Limit(clock, when) as limit``: TimeoutError at ``when``, with ``limit.expired`` set. None: no limit.
-    """
+    """``async with Limit(clock, when) as limit``: TimeoutError at ``when``, and ``limit.expired`` is set. None: none."""
 
     def __init__(self, clock: Clock, when: float | None) -> None:
         self.expired = False

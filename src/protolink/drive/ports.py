@@ -147,8 +147,7 @@ class Approver(Protocol):
 
 
 class AgentPort(Protocol):
-    """One agent of the tree, as its frames see it. ``path`` is its place: "" for the root, "writer/checker" below it.
-    """
+    """One agent of the tree, as its frames see it. ``path`` is its place: "" the root, "writer/checker" below it."""
 
     @property
     def name(self) -> str: ...

@@ -140,7 +140,8 @@ async def _invoke_later(driver: Driver, action: Action, tool: ToolPort, result: 
 
 def _execution(driver: Driver, frame: Frame, action: Action) -> ToolExecution:
     run = driver.run
-    assert action.prepared is not None and action.decision is not None
+    assert action.prepared is not None
+    assert action.decision is not None
     now = driver.clock.now()
 
     async def emit(type: str, payload: dict[str, Any]) -> Any:
@@ -159,7 +160,8 @@ def _execution(driver: Driver, frame: Frame, action: Action) -> ToolExecution:
 
 
 def _authorization(driver: Driver, frame: Frame, action: Action) -> ActionAuthorization:
-    assert action.prepared is not None and action.decision is not None
+    assert action.prepared is not None
+    assert action.decision is not None
     if action.approved is None or action.request is None:
         return ActionAuthorization(action=action.prepared, policy_decision=action.decision)
     request = ApprovalRequest(

@@ -178,7 +178,9 @@ def _start(frame: Frame, action: Action) -> Command:
 
 
 def _ask_approval(run: Run, frame: Frame, action: Action) -> Command:
-    assert action.prepared is not None and action.decision is not None and action.request is not None
+    assert action.prepared is not None
+    assert action.decision is not None
+    assert action.request is not None
     request = ApprovalRequest(
         action=action.prepared,
         policy_decision=action.decision,

@@ -32,8 +32,8 @@ class Proposal:
 class Spec:
     """How a frame starts. A frame is one loop: a task part, a direct call, or a child.
 
-    ``agent`` is the path in the tree of agents ("" is the root, "writer/checker" a grandchild). ``call`` makes it a frame
-    for one call; otherwise ``prompt`` starts an inference loop. ``slice`` is the number of model turns per grant.
+    ``agent`` is the path in the tree of agents ("" is the root, "writer/checker" a grandchild). ``call`` makes it a
+    frame for one call; otherwise ``prompt`` starts an inference loop. ``slice`` is the number of model turns per grant.
     ``run_id``, ``task_id`` and ``context`` are the child's own, empty for parts of the root.
     """
 
@@ -250,7 +250,7 @@ class PreparationFailed:
 
 @dataclass(frozen=True, slots=True)
 class Decided:
-    """Policy's word on the prepared action. ``request`` and ``created_at``: the question, when a person has to approve."""
+    """Policy's word on the prepared action. ``request`` and ``created_at``: the question to a person, if one is due."""
 
     firm: ClassVar[bool] = False
     action: str
@@ -327,7 +327,7 @@ class ToolRejected:
 
 @dataclass(frozen=True, slots=True)
 class ToolFailed:
-    """The executor failed and nothing is unknown: a live tool, a read, or one that says so. ``code`` may be canceled."""
+    """The executor failed and nothing is unknown: a live tool, a read, or one that says so. Code: also canceled."""
 
     firm: ClassVar[bool] = True
     action: str

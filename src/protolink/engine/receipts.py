@@ -11,6 +11,7 @@ from typing import Any
 from ..models import Task
 from ..runtime import RunEvent
 from . import facts as f
+from .evolve import requests as reasons
 from .facts import Record
 from .project import event_id
 from .project.describe import named, result_payload
@@ -39,6 +40,8 @@ def _receipt(run: Run, record: Record) -> RunEvent | None:
             return _completed(run, record, run.actions[key], result)
         case f.Reconciled(action=key, result=result):
             return _completed(run, record, run.actions[key], result, reconciled=True)
+        case f.Refused(counts=False) | f.Expired(reason=reasons.NO_HANDLER):
+            return None  # the stream tells a repeat as llm_retry, and of an absent handler only the error
         case f.ToolRejected() | f.Refused() as fact:
             return _rejected(run, record, fact)
         case f.ToolFailed() | f.EffectUnknown() as fact:

@@ -6,8 +6,11 @@ own view is made by ``child_view``.
 
 from __future__ import annotations
 
+from dataclasses import fields
 from typing import Any
 
+from ..models.history import HistoryMessage
+from ..models.json import plain
 from .receipts import export
 from .state import Action, Frame, Run, status
 from .task import interruptions
@@ -106,9 +109,15 @@ def _loop(run: Run, frame: Frame) -> dict[str, Any]:
         "tool_corrections": frame.corrections,
         "recent_actions": list(frame.recent),
         "pending": [{"id": call.id, "tool": call.tool, "args": call.args} for call in pending] or None,
-        "history": frame.history.to_list(),
+        "history": [_message(message) for message in frame.history],
         "outcome": frame.outcome,
     }
+
+
+def _message(message: HistoryMessage) -> dict[str, Any]:
+    """Without id and time, which are made anew at each reading: the view follows from facts alone."""
+    kept = (item.name for item in fields(message) if item.name not in ("id", "created_at"))
+    return {name: plain(getattr(message, name)) for name in kept}
 
 
 def _actions(run: Run, scope: str) -> dict[str, Any]:

@@ -14,14 +14,16 @@ from ..models.json import plain
 from ..runtime import RunEvent
 from .contract import DurableStore, checked_limit
 
+#: ``list`` is a method's name here.
+Projections = list[dict[str, Any]]
 
-class Executes(Protocol):
-    """The part of an agent's execution that reads and repairs stored runs."""
+
+class StoredRuns(Protocol):
+    """An agent's stored runs: reading and repairing them."""
 
     def stored(self, run_id: str) -> Run: ...
     def cancel(self, run_id: str) -> Run: ...
     def reconcile(self, run_id: str, action_id: str, result: Any) -> Run: ...
-    def root_of(self, run_id: str) -> str: ...
 
 
 class DurableAgent(Protocol):
@@ -32,7 +34,7 @@ class DurableAgent(Protocol):
     @property
     def durability(self) -> DurableStore | None: ...
     @property
-    def execution(self) -> Executes: ...
+    def runs(self) -> StoredRuns: ...
 
     async def resume_task(self, run_id: str, **response: Any) -> Task: ...
     def run_events(self, run_id: str, after: int = 0) -> list[RunEvent]: ...
@@ -62,7 +64,7 @@ class RunManager:
             self._agents[agent.name] = agent
         self._redaction = redaction_policy or DEFAULT_REDACTION_POLICY
 
-    def list(self, *, status: str | None = None, limit: int = 20) -> list[dict[str, Any]]:
+    def list(self, *, status: str | None = None, limit: int = 20) -> Projections:
         """The newest stored runs of these agents, at most ``limit`` (1 to 1000). Children are part of their root."""
         checked_limit(limit)
         found = []
@@ -78,13 +80,13 @@ class RunManager:
     def inspect(self, run_id: str) -> dict[str, Any]:
         """``{run_id, agent_name, status, interruption, interruptions, usage, uncertain_actions}`` of a run."""
         agent = self._agent(run_id)
-        return self._projection(agent.execution.stored(run_id), agent.name)
+        return self._projection(agent.runs.stored(run_id), agent.name)
 
     async def resume(self, run_id: str, **response: Any) -> dict[str, Any]:
         """``agent.resume_task``; the projection, with the redacted ``task``."""
         agent = self._agent(run_id)
         task = await agent.resume_task(run_id, **response)
-        shown = self._projection(agent.execution.stored(run_id), agent.name)
+        shown = self._projection(agent.runs.stored(run_id), agent.name)
         return {**shown, "task": self._redaction.redact(task.to_dict())}
 
     def cancel(self, run_id: str) -> dict[str, Any]:
@@ -93,14 +95,14 @@ class RunManager:
         RunBusyError while somebody runs it, UncertainExecutionError while an effect is unknown.
         """
         agent = self._agent(run_id)
-        return self._projection(agent.execution.cancel(run_id), agent.name)
+        return self._projection(agent.runs.cancel(run_id), agent.name)
 
     def reconcile(self, run_id: str, action_id: str, *, result: Any) -> dict[str, Any]:
         """Record a verified outcome. ``run_id`` may be a child's; the projection is the root's."""
         agent = self._agent(run_id)
-        return self._projection(agent.execution.reconcile(run_id, action_id, result), agent.name)
+        return self._projection(agent.runs.reconcile(run_id, action_id, result), agent.name)
 
-    def events(self, run_id: str, after: int = 0) -> list[dict[str, Any]]:
+    def events(self, run_id: str, after: int = 0) -> Projections:
         """The stored events of a run with a number above ``after``, redacted."""
         agent = self._agent(run_id)
         return [event.to_dict(redaction_policy=self._redaction) for event in agent.run_events(run_id, after)]

@@ -1,0 +1,224 @@
+"""A store that fails on a plan: processes that die at a commit, outages, stolen leases.
+
+A ``Disk`` outlives the processes that write to it. A ``FaultyStore`` is the store as one process has it; when that process
+has died, the store refuses everything, so nothing that still unwinds in the test can write. ``restart()`` is the store of
+the next process on the same disk.
+
+A commit is a transaction that changed something: taking a run over and giving it back count like the storing of facts.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+import weakref
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import TypeVar
+
+from ..engine import facts as f
+from ..engine.facts import Record
+from ..errors import StoreUnavailableError
+from ..journal import codec
+from ..journal.memory import Memory
+from ..journal.rows import place
+from ..journal.store import RunStore
+from ..journal.writer import Work
+from .clock import FakeClock
+
+T = TypeVar("T")
+
+_RECEIPTS = (f.ToolReturned, f.ToolRejected, f.ToolFailed, f.Reconciled)
+
+
+class SimulatedCrash(BaseException):
+    """The process is dead. No code of an application catches this, as none runs after a real death."""
+
+
+@dataclass(frozen=True, slots=True)
+class Crash:
+    """The process dies at its commit number ``commit`` (from 1): just before it is stored, or just after."""
+
+    commit: int
+    after: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Outage:
+    """The store cannot be written when commit number ``commit`` is due, ``times`` times in a row."""
+
+    commit: int
+    times: int = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Theft:
+    """Another worker takes every owned run over just before commit number ``commit``."""
+
+    commit: int
+
+
+Fault = Crash | Outage | Theft
+
+
+@dataclass(frozen=True, slots=True)
+class Commit:
+    """One stored transaction; ``facts`` is empty when only the ownership changed."""
+
+    facts: tuple[Record, ...] = ()
+
+
+class Disk:
+    """What is stored, and its history. ``open_intents``: actions whose intent is stored and whose receipt is not."""
+
+    def __init__(self) -> None:
+        self.memory = Memory()
+        self.commits: list[Commit] = []
+        self.open_intents: set[str] = set()
+        weakref.finalize(self, self.memory.close)
+
+    def committed(self, facts: Iterable[Record]) -> None:
+        commit = Commit(tuple(facts))
+        self.commits.append(commit)
+        for record in commit.facts:
+            if isinstance(record.fact, f.ToolStarted):
+                self.open_intents.add(record.fact.action)
+            elif isinstance(record.fact, _RECEIPTS):
+                self.open_intents.discard(record.fact.action)
+
+    def steal(self, until: float) -> None:
+        """Give every owned run to somebody who will never be heard of again."""
+        self.memory.write(
+            lambda db: db.execute(
+                "UPDATE protolink_runs SET owner = 'thief', owner_identity = NULL, epoch = epoch + 1,"
+                " heartbeat = heartbeat + 1, lease_expires = ? WHERE owner IS NOT NULL",
+                (until,),
+            )
+        )
+
+
+class Process:
+    """One process's access to the disk. Implements ``journal.store.Database``."""
+
+    def __init__(self, disk: Disk, faults: Iterable[Fault], clock: FakeClock, lease_seconds: float) -> None:
+        self.commits = 0
+        self.dead = False
+        self.robbed = False
+        self._disk = disk
+        self._clock = clock
+        self._lease_seconds = lease_seconds
+        self._faults: dict[int, list[Fault]] = {}
+        self._failed: dict[int, int] = {}
+        for fault in faults:
+            self._faults.setdefault(fault.commit, []).append(fault)
+
+    def write(self, work: Work[T]) -> T:
+        self._check_alive()
+        faults = self._faults.get(self.commits + 1, [])
+        for fault in faults:
+            self._fail(fault)
+        stored: list[list[Record]] = []
+
+        def counted(db: sqlite3.Connection) -> T:
+            changes, before = db.total_changes, _ends(db)
+            result = work(db)
+            if db.total_changes != changes:
+                stored.append(_news(db, before))
+                self._die(Crash(self.commits + 1) in faults)
+            return result
+
+        found = self._disk.memory.write(counted)
+        if stored:
+            self.commits += 1
+            self._disk.committed(stored[0])
+            self._die(Crash(self.commits, after=True) in faults)
+        return found
+
+    def submit(self, work: Work[T]) -> None:
+        self.write(work)
+
+    def read(self, work: Work[T]) -> T:
+        self._check_alive()
+        return self._disk.memory.read(work)
+
+    def close(self) -> None:
+        """The disk stays."""
+
+    def _fail(self, fault: Fault) -> None:
+        if isinstance(fault, Theft) and not self.robbed:
+            self.robbed = True
+            self._disk.steal(self._clock.now() + self._lease_seconds)
+        failed = self._failed.get(fault.commit, 0)
+        if isinstance(fault, Outage) and failed < fault.times:
+            self._failed[fault.commit] = failed + 1
+            raise StoreUnavailableError("The store is out of reach, as planned", store="FaultyStore")
+
+    def _die(self, now: bool) -> None:
+        if now:
+            self.dead = True
+            self._check_alive()
+
+    def _check_alive(self) -> None:
+        if self.dead:
+            raise SimulatedCrash
+
+
+class FaultyStore(RunStore):
+    """A complete durable store in memory, as one process has it, with faults at planned commits.
+
+    ``clock`` is also the leases' clock; give the same one to the agents. ``disk``: what earlier processes stored.
+    """
+
+    def __init__(
+        self,
+        faults: Iterable[Fault] = (),
+        *,
+        clock: FakeClock | None = None,
+        lease_seconds: float = 30.0,
+        disk: Disk | None = None,
+    ) -> None:
+        self.clock = clock or FakeClock()
+        self.disk = disk or Disk()
+        self.process = Process(self.disk, faults, self.clock, lease_seconds)
+        super().__init__(
+            self.process, lease_seconds=lease_seconds, clock=self.clock.now, monotonic=self.clock.now
+        )
+
+    @property
+    def dead(self) -> bool:
+        """True once the process has died; every call then raises SimulatedCrash."""
+        return self.process.dead
+
+    @property
+    def commits(self) -> int:
+        """Commits of this process so far."""
+        return self.process.commits
+
+    def kill(self) -> None:
+        """The process dies now."""
+        self.process.dead = True
+
+    def beside(self, faults: Iterable[Fault] = ()) -> FaultyStore:
+        """The store of another process that runs at the same time."""
+        return FaultyStore(faults, clock=self.clock, lease_seconds=self.lease_seconds, disk=self.disk)
+
+    def restart(self, faults: Iterable[Fault] = ()) -> FaultyStore:
+        """The store of the next process, after this one is dead and its leases have run out."""
+        self.kill()
+        self.clock.advance(self.lease_seconds)
+        return self.beside(faults)
+
+
+def _ends(db: sqlite3.Connection) -> dict[int, int]:
+    return {number: end or 0 for number, end in db.execute("SELECT number, next_n FROM protolink_runs")}
+
+
+def _news(db: sqlite3.Connection, before: dict[int, int]) -> list[Record]:
+    """The facts that were stored since."""
+    found = []
+    for number, end in _ends(db).items():
+        begin = before.get(number, 0)
+        if end > begin:
+            bounds = (place(number, begin), place(number, end) - 1)
+            rows = db.execute("SELECT body FROM protolink_facts WHERE place BETWEEN ? AND ? ORDER BY place", bounds)
+            found += [codec.decode(line) for (body,) in rows.fetchall() for line in body.split(b"\n")]
+    return found
