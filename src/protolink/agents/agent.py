@@ -442,6 +442,8 @@ class Agent:
         """A stored run that is not driven now, as a task; the caller's own object when there is one."""
         if run.uncertain:
             raise uncertain_error(run, {})
+        if run.phase == "active":
+            raise DurableExecutionError(f"Run '{run.id}' was cut off while it ran; go on with resume('{run.id}')")
         found = export(run)
         if task is None:
             return found

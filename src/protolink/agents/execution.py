@@ -209,15 +209,15 @@ class Execution:
 
 def _refuse_finished(run: Run, response: Response) -> None:
     """A run that has ended gives its output and takes nothing."""
+    recorded = run.responses.get(response.request_id or "") if response.given else None
+    if recorded is not None:
+        recorded = {**recorded, "outcome": run.outcome}
     if run.outcome != "completed":
         reason = (run.error or {}).get("message") or run.outcome
-        raise DurableExecutionError(f"Run '{run.id}' ended {run.outcome} and cannot be resumed: {reason}")
+        text = f"Run '{run.id}' ended {run.outcome} and cannot be resumed: {reason}"
+        raise DurableExecutionError(text, recorded=recorded)
     if response.given:
-        recorded = run.responses.get(response.request_id or "")
-        raise DurableExecutionError(
-            f"Run '{run.id}' is completed and takes no response",
-            recorded=None if recorded is None else {**recorded, "outcome": run.outcome},
-        )
+        raise DurableExecutionError(f"Run '{run.id}' is completed and takes no response", recorded=recorded)
 
 
 def _rerun(run: Run, key: str) -> f.Fact:

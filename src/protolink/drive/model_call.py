@@ -28,14 +28,8 @@ def compose(driver: Driver, command: Compose) -> Outcome:
     """Estimate the tokens of the next request."""
     frame = driver.run.frames[command.frame]
     model = _model(driver, frame)
-    manifest = model.manifest(frame.history, frame.spec.prompt, driver.context(frame))
-    tokens = (
-        manifest.system_tokens,
-        manifest.tool_prompt_tokens,
-        manifest.history_tokens,
-        manifest.user_tokens,
-    )
-    return one(f.Composed(frame.id, command.turn, command.attempt, tokens, manifest.context_window))
+    tokens = model.sections(frame.history, frame.spec.prompt)
+    return one(f.Composed(frame.id, command.turn, command.attempt, tokens, model.context_window))
 
 
 async def call_model(driver: Driver, command: CallModel) -> Outcome:

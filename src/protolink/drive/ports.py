@@ -15,7 +15,6 @@ from ..models import ConversationHistory
 from ..models.turn import Call
 from ..runtime import (
     ApprovalRequest,
-    ContextManifest,
     PolicyDecision,
     RunAction,
     RunContext,
@@ -60,8 +59,8 @@ class ModelPort(Protocol):
     max_tool_corrections: int
     max_parse_failures: int
 
-    def manifest(self, history: ConversationHistory, query: str, context: RunContext) -> ContextManifest:
-        """Estimate what is about to enter the model. No IO, constant time."""
+    def sections(self, history: ConversationHistory, query: Any) -> tuple[int, int, int, int]:
+        """Estimated tokens of the next call: system, tool prompt, history, user. No IO, constant time."""
 
     async def reply(self, history: ConversationHistory, emit: Callable[[str], None] | None) -> Reply:
         """Ask the model once. ``emit`` takes text fragments as they come; None asks for no streaming.

@@ -20,16 +20,16 @@ _STEP = Price(steps=1)
 _TOOL = Price(tool_calls=1)
 
 
-def admit(run: Run, wanted: Sequence[Command], now: float) -> list[Command]:
+def admit(run: Run, wanted: Sequence[Command], now: float) -> Sequence[Command]:
     """The commands that the budget permits now, with the warnings and refusals that it has to record first."""
     admitted: list[Command] = []
     spent, busy = NOTHING, set[str]()
     for command in wanted:
-        price = _price(run, command)
-        if price is None:
+        cost = _cost(run, command)
+        if cost is None:
             admitted.append(command)
             continue
-        frame = _frame_of(run, command)
+        frame, price = cost
         verdict = _judge(run, frame, command, _sum(spent, price), now)
         if isinstance(verdict, f.BudgetWarned):
             return [Stage(verdict)]
@@ -52,38 +52,33 @@ def judge_reply(run: Run, frame: Frame, now: float) -> f.BudgetWarned | f.Budget
 def _just_spoke(run: Run, frame: Frame) -> bool:
     if frame.spec.call is not None or frame.turn == 0 or frame.model != "idle":
         return False
-    actions = [run.actions[key] for key in frame.actions]
-    return frame.answer is not None or (bool(actions) and all(a.state == "proposed" and not a.stale for a in actions))
+    if not frame.unsettled:
+        return frame.answer is not None
+    return all(run.actions[key].state == "proposed" and not run.actions[key].stale for key in frame.actions)
 
 
-def _price(run: Run, command: Command) -> Price | None:
-    match command:
-        case Compose():
-            return _STEP if command.attempt == 0 else NOTHING
-        case CallModel():
-            return Price(int(command.attempt == 0), 1, 0, command.tokens)
-        case Invoke():
-            return NOTHING if run.actions[command.action].route == "peer" else _TOOL
-        case Stage(fact=f.Asked(kind="input")):
-            return _TOOL
-        case Stage(fact=f.FrameOpened() as fact):
+def _cost(run: Run, command: Command) -> tuple[Frame | None, Price] | None:
+    """What a command would spend, and the frame that a refusal would end (None before a part has one)."""
+    kind = type(command)
+    if kind is Compose:
+        return run.frames[command.frame], _STEP if command.attempt == 0 else NOTHING  # type: ignore[union-attr]
+    if kind is CallModel:
+        price = Price(int(command.attempt == 0), 1, 0, command.tokens)  # type: ignore[union-attr]
+        return run.frames[command.frame], price  # type: ignore[union-attr]
+    if kind is Invoke:
+        action = run.actions[command.action]  # type: ignore[union-attr]
+        return run.frames[action.frame], NOTHING if action.route == "peer" else _TOOL
+    return _cost_of_fact(run, command.fact) if kind is Stage else None  # type: ignore[union-attr]
+
+
+def _cost_of_fact(run: Run, fact: f.Fact) -> tuple[Frame | None, Price] | None:
+    match fact:
+        case f.Asked(kind="input"):
+            return run.frames[fact.frame], _TOOL
+        case f.FrameOpened():
             spec = run.parts[fact.part] if fact.part is not None else fact.spec
-            return _STEP if spec is not None and spec.call is not None else NOTHING
-        case _:
-            return None
-
-
-def _frame_of(run: Run, command: Command) -> Frame | None:
-    """The frame that a refusal would end; None before the task's part has one."""
-    match command:
-        case Compose() | CallModel():
-            return run.frames[command.frame]
-        case Invoke():
-            return run.frames[run.actions[command.action].frame]
-        case Stage(fact=f.Asked() as fact):
-            return run.frames[fact.frame]
-        case Stage(fact=f.FrameOpened(parent=str() as parent)):
-            return run.frames[run.actions[parent].frame]
+            price = _STEP if spec is not None and spec.call is not None else NOTHING
+            return (run.frames[run.actions[fact.parent].frame] if fact.parent else None), price
         case _:
             return None
 
@@ -100,7 +95,9 @@ def _judge(
     return _verdict(name, run.ledger.judge(run.policy, now, price))
 
 
-def _verdict(frame: str, decision: BudgetDecision) -> f.BudgetWarned | f.BudgetDenied | None:
+def _verdict(frame: str, decision: BudgetDecision | None) -> f.BudgetWarned | f.BudgetDenied | None:
+    if decision is None:
+        return None
     if not decision.allowed:
         return f.BudgetDenied(frame, decision.to_dict())
     if decision.effect == "warn" and decision.limit_name is not None:
@@ -126,11 +123,9 @@ def _too_many_turns(run: Run, frame: Frame | None, command: Command, now: float)
 
 
 def _too_many_children(run: Run, command: Command) -> dict[str, Any] | None:
-    match command:
-        case Stage(fact=f.FrameOpened(spec=f.Spec() as spec)):
-            found = _child_limit(run, spec)
-        case _:
-            return None
+    if not isinstance(command, Stage) or not isinstance(command.fact, f.FrameOpened) or command.fact.spec is None:
+        return None
+    found = _child_limit(run, command.fact.spec)
     if found is None:
         return None
     name, limit, observed, message = found

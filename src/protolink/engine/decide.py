@@ -30,18 +30,17 @@ def decide(run: Run, now: float) -> Sequence[Command]:
     """What the run wants done now. The same state and time want the same."""
     if run.outcome is not None or run.uncertain:
         return ()
-    late = [r for r in run.requests.values() if r.expires is not None and r.expires <= now]
-    if late:
+    if run.requests and (late := [r for r in run.requests.values() if r.expires is not None and r.expires <= now]):
         return [Stage(f.Expired(request.id, "the time to answer has passed")) for request in late]
     if not run.open:
         return admit(run, [_next_part(run)], now)
     wanted: list[Command] = []
-    for frame in reversed(list(run.open.values())):
+    for frame in reversed(run.open.values()):
         steps = _step(run, frame, now)
-        if steps and isinstance(steps[0], Stage) and isinstance(steps[0].fact, f.FrameClosed):
+        if steps and type(steps[0]) is Stage and type(steps[0].fact) is f.FrameClosed:
             return steps  # alone: an end may void a question that was about to be asked
         wanted.extend(steps)
-    return admit(run, wanted, now)
+    return admit(run, wanted, now) if wanted else wanted
 
 
 def wake_at(run: Run, now: float) -> float | None:

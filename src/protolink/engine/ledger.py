@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
-from ..runtime import BudgetDecision, BudgetPolicyLike, BudgetUsage, RunBudget, judge_budget
+from ..runtime import BudgetDecision, BudgetPolicy, BudgetPolicyLike, BudgetUsage, RunBudget, judge_budget
 
 LIMITS = (
     "max_steps",
@@ -85,9 +85,30 @@ class Ledger:
             runtime_seconds=self.seconds(now),
         )
 
-    def judge(self, policy: BudgetPolicyLike, now: float, extra: Price, output_tokens: int = 0) -> BudgetDecision:
-        """The policy's word on spending ``extra``. Limits that warned already do not warn again."""
+    def judge(
+        self, policy: BudgetPolicyLike, now: float, extra: Price, output_tokens: int = 0
+    ) -> BudgetDecision | None:
+        """The policy's word on spending ``extra``; None when every limit is far away, which is the usual case.
+
+        Limits that warned already do not warn again.
+        """
+        if self._far_from_limits(policy, now, extra, output_tokens):
+            return None
         return judge_budget(policy, self.budget, self.usage(now, extra, output_tokens), self.warned)
+
+    def _far_from_limits(self, policy: BudgetPolicyLike, now: float, extra: Price, output_tokens: int) -> bool:
+        """Spares the built-in policy the question that it would answer with a plain allow."""
+        if type(policy) is not BudgetPolicy or not 0 < policy.warning_ratio <= 1:
+            return False
+        budget, share = self.budget, policy.warning_ratio
+        return (
+            _far(self.steps + extra.steps, budget.max_steps, share)
+            and _far(self.llm_calls + extra.llm_calls, budget.max_llm_calls, share)
+            and _far(self.tool_calls + extra.tool_calls, budget.max_tool_calls, share)
+            and _far(self.input_tokens + extra.input_tokens, budget.max_input_tokens, share)
+            and _far(self.output_tokens + output_tokens, budget.max_output_tokens, share)
+            and (budget.max_runtime_seconds is None or _far(self.seconds(now), budget.max_runtime_seconds, share))
+        )
 
     def restore(self, usage: dict[str, Any]) -> None:
         """Take over counters that were corrected by hand."""
@@ -95,3 +116,7 @@ class Ledger:
         self.steps, self.llm_calls, self.tool_calls = found.steps, found.llm_calls, found.tool_calls
         self.input_tokens, self.output_tokens = found.input_tokens, found.output_tokens
         self.active = found.runtime_seconds
+
+
+def _far(used: float, limit: float | None, share: float) -> bool:
+    return limit is None or 0 < used < limit * share or used == 0 < limit

@@ -66,15 +66,19 @@ class LLMPort:
         self._tool_tokens = declaration_tokens(self._tools, [_shown(card) for card in cards])
         self._declared = {"tools": len(self._tools), "agents": len(self._cards)}
 
+    def sections(self, history: ConversationHistory, query: Any) -> tuple[int, int, int, int]:
+        """Tokens of the next call: system, tool prompt, history, user; as ``manifest`` counts them."""
+        user = estimate_tokens(query)
+        repeated = history.newest_user(query) is not None
+        return self._system_tokens(history), self._tool_tokens, history.tokens - (user if repeated else 0), user
+
     def manifest(self, history: ConversationHistory, query: str, context: RunContext) -> ContextManifest:
         """The estimated input of the next call, in four sections, as ``build_context_manifest`` counts it.
 
         Native declarations travel beside the system prompt, so there they are not taken off its section.
         """
-        user = estimate_tokens(query)
+        system, tools, past, user = self.sections(history, query)
         repeated = history.newest_user(query) is not None
-        past = history.tokens - (user if repeated else 0)
-        system = self._system_tokens(history)
         messages = len(history) - (history.system_prompt is not None) - repeated
         return ContextManifest(
             run_id=context.run_id,
@@ -84,15 +88,15 @@ class LLMPort:
             model=self.model,
             system_tokens=system,
             history_tokens=past,
-            tool_prompt_tokens=self._tool_tokens,
+            tool_prompt_tokens=tools,
             user_tokens=user,
             context_items=(
                 ContextItem("system", "system_prompt", system),
-                ContextItem("tool_prompt", "declarations", self._tool_tokens, dict(self._declared)),
+                ContextItem("tool_prompt", "declarations", tools, dict(self._declared)),
                 ContextItem("history", "conversation", past, {"messages": messages}),
                 ContextItem("user", "query", user),
             ),
-            total_estimated_tokens=system + self._tool_tokens + past + user,
+            total_estimated_tokens=system + tools + past + user,
             context_window=self.context_window,
         )
 

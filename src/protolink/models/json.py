@@ -11,6 +11,7 @@ import dataclasses
 import hashlib
 import math
 from collections.abc import Mapping
+from types import NoneType
 from typing import Any
 
 import rfc8785
@@ -83,17 +84,25 @@ def encode(value: Any) -> bytes:
         raise TypeError(f"not representable as JSON: {error}") from None
 
 
+_LEAVES = frozenset((str, int, bool, NoneType))
+
+
 def is_plain(value: Any) -> bool:
     """True when the value is made of JSON types only, with finite numbers."""
-    if value is None or type(value) in (str, int, bool):
+    kind = type(value)
+    if kind in _LEAVES:
         return True
-    if type(value) is float:
+    if kind is float:
         return math.isfinite(value)
-    if type(value) is dict:
-        return all(type(key) is str and is_plain(item) for key, item in value.items())
-    if type(value) is list:
+    if kind is list:
         return all(map(is_plain, value))
-    return False
+    if kind is not dict:
+        return False
+    # A loop: everything that is stored comes through here, and a generator costs more than the questions.
+    for key, item in value.items():
+        if type(key) is not str or not (type(item) in _LEAVES or is_plain(item)):
+            return False
+    return True
 
 
 def loads(text: str | bytes) -> Any:

@@ -43,7 +43,7 @@ class RunAction:
             if not isinstance(value, str) or not value.strip():
                 raise ValueError(f"RunAction {label} must be nonblank text")
         for label, members in (("payload", self.payload), ("metadata", self.metadata)):
-            if not isinstance(members, Mapping):
+            if type(members) is not dict and not isinstance(members, Mapping):
                 raise TypeError(f"RunAction {label} must be a mapping, not {type(members).__name__}")
         object.__setattr__(self, "capabilities", _capabilities(self.capabilities))
         object.__setattr__(self, "artifacts", _artifacts(self.artifacts))
@@ -167,6 +167,8 @@ def _escaped(key: str) -> str:
 
 
 def _capabilities(values: Any) -> frozenset[str]:
+    if type(values) is frozenset and not values:
+        return values  # the usual case, a tool that requires nothing
     # A bare text would fall apart into letters that no rule names, and so be allowed.
     if isinstance(values, str) or not isinstance(values, Iterable):
         raise TypeError("RunAction capabilities must be an iterable of text, such as a list")
@@ -177,7 +179,7 @@ def _capabilities(values: Any) -> frozenset[str]:
 
 
 def _artifacts(values: Any) -> tuple[Artifact, ...]:
-    if not isinstance(values, Iterable):
+    if type(values) is not tuple and not isinstance(values, Iterable):
         raise TypeError(f"RunAction artifacts must be an iterable of Artifact, not {type(values).__name__}")
     found = tuple(values)
     if not all(isinstance(item, Artifact) for item in found):

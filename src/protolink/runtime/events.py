@@ -12,7 +12,7 @@ from __future__ import annotations
 import copy
 import uuid
 from collections.abc import Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from protolink.models.ids import utc_now
@@ -106,7 +106,7 @@ class RunEvent:
 
     def to_dict(self, *, redaction_policy: RedactionPolicy | None = None) -> dict[str, Any]:
         """All fields; masked when a redaction policy is given. Payload and metadata are top-level copies."""
-        found = {item.name: getattr(self, item.name) for item in fields(self)}
+        found = {name: getattr(self, name) for name in self.__slots__}
         found |= {"payload": dict(self.payload), "metadata": dict(self.metadata)}
         return found if redaction_policy is None else dict(redaction_policy.redact(found))
 

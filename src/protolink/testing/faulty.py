@@ -68,12 +68,17 @@ class Commit:
 
 
 class Disk:
-    """What is stored, and its history. ``open_intents``: actions whose intent is stored and whose receipt is not."""
+    """What is stored, and its history.
+
+    ``open_intents``: actions whose intent is stored and whose receipt is not. ``stale_commits``: how often facts were
+    stored for a run that a thief owned; anything but 0 is a fault of the store.
+    """
 
     def __init__(self) -> None:
         self.memory = Memory()
         self.commits: list[Commit] = []
         self.open_intents: set[str] = set()
+        self.stale_commits = 0
         weakref.finalize(self, self.memory.close)
 
     def committed(self, facts: Iterable[Record]) -> None:
@@ -102,7 +107,6 @@ class Process:
     def __init__(self, disk: Disk, faults: Iterable[Fault], clock: FakeClock, lease_seconds: float) -> None:
         self.commits = 0
         self.dead = False
-        self.robbed = False
         self._disk = disk
         self._clock = clock
         self._lease_seconds = lease_seconds
@@ -123,6 +127,8 @@ class Process:
             result = work(db)
             if db.total_changes != changes:
                 stored.append(_news(db, before))
+                if stored[0] and _stolen(db):
+                    self._disk.stale_commits += 1
                 self._die(Crash(self.commits + 1) in faults)
             return result
 
@@ -144,10 +150,10 @@ class Process:
         """The disk stays."""
 
     def _fail(self, fault: Fault) -> None:
-        if isinstance(fault, Theft) and not self.robbed:
-            self.robbed = True
-            self._disk.steal(self._clock.now() + self._lease_seconds)
         failed = self._failed.get(fault.commit, 0)
+        if isinstance(fault, Theft) and not failed:
+            self._failed[fault.commit] = 1
+            self._disk.steal(self._clock.now() + self._lease_seconds)
         if isinstance(fault, Outage) and failed < fault.times:
             self._failed[fault.commit] = failed + 1
             raise StoreUnavailableError("The store is out of reach, as planned", store="FaultyStore")
@@ -222,3 +228,7 @@ def _news(db: sqlite3.Connection, before: dict[int, int]) -> list[Record]:
             rows = db.execute("SELECT body FROM protolink_facts WHERE place BETWEEN ? AND ? ORDER BY place", bounds)
             found += [codec.decode(line) for (body,) in rows.fetchall() for line in body.split(b"\n")]
     return found
+
+
+def _stolen(db: sqlite3.Connection) -> bool:
+    return db.execute("SELECT 1 FROM protolink_runs WHERE owner = 'thief'").fetchone() is not None
