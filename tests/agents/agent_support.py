@@ -60,10 +60,14 @@ class FakeClock:
 
     def advance(self, seconds: float) -> None:
         self.time += seconds
-        due = [timer for timer in self._timers if timer[0] <= self.time]
-        self._timers = [timer for timer in self._timers if timer[0] > self.time]
-        for _, callback in due:
-            callback()
+        for timer in [timer for timer in self._timers if timer[0] <= self.time]:
+            asyncio.get_running_loop().call_soon(self._fire, timer)
+
+    def _fire(self, timer: tuple[float, Callable[[], None]]) -> None:
+        """As the loop's own timers: from the loop, and only if nobody forgot it meanwhile."""
+        if timer in self._timers:
+            self._timers.remove(timer)
+            timer[1]()
 
 
 class StoppedClock(FakeClock):

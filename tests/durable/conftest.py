@@ -267,7 +267,7 @@ def later(tmp_path: Path) -> Callable[..., SQLiteDurableStore]:
 
 APPLICATION = '''
 """python app.py DATABASE WORLD MODE VERB DIE_AT [JSON]: one start of the application; prints what became of it."""
-import json, os, signal, sys
+import asyncio, json, os, signal, sys
 from protolink import (Agent, CapabilityPolicy, RunAction, RunContext, RunInterrupted, Task, TaskExecutionError,
                        ToolRejectedError)
 from protolink.llms import Call, MockLLM, ModelTurn
@@ -290,7 +290,10 @@ def stop(place):
         os.kill(os.getpid(), kill)
 
 
-def build(arguments, context):
+async def build(arguments, context):
+    stop("prepare at once")
+    while die == "prepare" and not agent.durability.get("run-1").data.get("actions"):
+        await asyncio.sleep(0)  # until the call is stored, as in every preparation that takes its time
     stop("prepare")
     return RunAction("tool.call", "publish", {"arguments": arguments})
 
@@ -329,6 +332,7 @@ def play(history, prompt):
 
 
 def main():
+    global agent
     native = "native" if mode == "native" else None
     agent = Agent(
         name="helper",
@@ -367,12 +371,12 @@ class Processes:
         self._world = folder / "world.txt"
         self._program = folder / "app.py"
         self._program.write_text(APPLICATION)
-        self._mode = mode
+        self.mode = mode
 
     def run(self, verb: str, *, die: str = "", **how: Any) -> dict[str, Any]:
         """What one start printed; ``{"killed": signal}`` when it did not live to print."""
-        command = [sys.executable, str(self._program), str(self.database), str(self._world), self._mode, verb, die]
-        done = subprocess.run([*command, json.dumps(how)], capture_output=True, text=True, env=dict(os.environ))
+        command = [sys.executable, str(self._program), str(self.database), str(self._world), self.mode, verb, die]
+        done = subprocess.run([*command, json.dumps(how)], capture_output=True, text=True, env=dict(os.environ), timeout=60)
         if done.returncode < 0:
             return {"killed": -done.returncode}
         assert done.returncode == 0, done.stderr
@@ -394,9 +398,10 @@ class Processes:
         return found
 
 
-@pytest.fixture
-def processes(tmp_path: Path, mode: str) -> Processes:
-    return Processes(tmp_path, mode)
+@pytest.fixture(params=["direct", "native"])
+def processes(request: pytest.FixtureRequest, tmp_path: Path) -> Processes:
+    """A process takes half a second; that JSON actions meet the same boundaries is told by the cheaper tests."""
+    return Processes(tmp_path, request.param)
 
 
 @pytest.fixture

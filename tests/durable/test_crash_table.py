@@ -8,7 +8,15 @@ from typing import Any
 
 import pytest
 
-from protolink import CapabilityPolicy, RunBudget, RunInterrupted, ToolRejectedError, UncertainExecutionError
+from protolink import (
+    CapabilityPolicy,
+    RunBudget,
+    RunContext,
+    RunInterrupted,
+    Task,
+    ToolRejectedError,
+    UncertainExecutionError,
+)
 from protolink.tools import Tool, ask_user_tool
 
 pytestmark = pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="a dead owner is proven on Linux only")
@@ -18,7 +26,7 @@ CALL = ("publish", {"text": "hello"})
 
 def done(processes: Any) -> Any:
     """What a completed run prints in each mode."""
-    return {"output": {"published": "hello"} if processes._mode == "direct" else "done"}
+    return {"output": {"published": "hello"} if processes.mode == "direct" else "done"}
 
 
 # ---------------------------------------------------------------------------------------------------- killed processes
@@ -41,6 +49,14 @@ def test_a_kill_before_dispatch_goes_on_under_todays_policy(processes: Any) -> N
     assert processes.published() == 0
 
 
+def test_a_kill_before_anything_is_stored_leaves_an_id_that_can_be_used(application: Any) -> None:
+    processes = application("direct")
+    assert processes.run("start", die="prepare at once") == KILLED
+    assert "never started" in processes.run("resume")["text"]
+    assert processes.run("start") == done(processes)
+    assert processes.published() == 1
+
+
 @pytest.mark.claim("DUR-067", "DUR-072", "DUR-075", "STR-006")
 @pytest.mark.parametrize("place", ["before effect", "after effect"])
 def test_a_kill_inside_a_tool_is_uncertain_and_never_repeated(processes: Any, place: str) -> None:
@@ -60,7 +76,7 @@ def test_a_killed_tool_is_reconciled_and_the_loop_goes_on(processes: Any) -> Non
     assert processes.run("reconcile", result={"published": "hello"}) == {"output": None}
     assert processes.run("resume") == done(processes)
     assert processes.published() == 1
-    if processes._mode != "direct":
+    if processes.mode != "direct":
         assert '"published":"hello"' in processes.world[-1].replace(" ", "")
 
 
@@ -157,7 +173,8 @@ async def test_a_crash_after_any_save_neither_repeats_nor_loses_an_effect(scene:
             assert await survivor.resume("run-1") == undisturbed
         except UncertainExecutionError as error:
             assert len(scene.effects) == happened
-            survivor.reconcile("run-1", error.action_id, result={"published": "looked"})
+            entry = left.get("run-1").data["actions"][error.action_id]
+            survivor.reconcile("run-1", error.action_id, result={"published": entry["source_arguments"]["text"]})
             assert await survivor.resume("run-1") == undisturbed
             seen.add("uncertain")
         else:
@@ -272,25 +289,18 @@ async def test_the_receipt_is_stored_before_the_model_sees_the_result(inferred: 
 
 
 @pytest.mark.claim("DUR-050")
-async def test_a_crash_between_parts_skips_the_finished_one(direct: Any, tape: Any) -> None:
-    from protolink import RunContext, Task
-
+async def test_a_crash_in_the_second_part_skips_the_first(direct: Any, tape: Any) -> None:
     task = Task.create_tool_call(tool_name="publish", args={"text": "first"}, context=RunContext(run_id="run-1"))
-    more = Task.create_tool_call(tool_name="publish", args={"text": "second"})
+    more = Task.create_tool_call(tool_name="ask_user", args={"question": "Which?"})
     task.messages[-1].parts.extend(more.messages[-1].parts)
-    await direct.agent([direct.publish()], durability=tape).run_task(task)
-    assert direct.effects == ["first", "second"]
-    between = tape.first(
-        lambda status, data: "0" in data["outputs"]
-        and all(entry["state"] == "succeeded" for entry in data["actions"].values())
-        or [entry["state"] for entry in data["actions"].values()] == ["succeeded"]
-    )
-    direct.effects.clear()
-    try:
-        await direct.agent([direct.publish()], durability=tape.after(between)).resume("run-1")
-    except UncertainExecutionError:
-        raise AssertionError("this save was taken while the second part ran") from None
-    assert direct.effects == ["second"]
+    tools = [direct.publish(), ask_user_tool()]
+    await direct.agent(tools, durability=tape).run_task(task)
+    left = tape.after(tape.first(lambda status, data: data["interruption"] is not None))
+    stored = left.get("run-1").data
+    assert stored["outputs"] == {"0": {"published": "first"}}
+    response = {"request_id": stored["interruption"]["request_id"], "answer": "this"}
+    assert (await direct.agent(tools, durability=left).resume("run-1", **response))["answer"] == "this"
+    assert direct.effects == ["first"]
 
 
 async def test_a_crash_while_a_question_waits_charges_it_once(inferred: Any, tape: Any) -> None:

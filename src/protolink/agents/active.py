@@ -19,6 +19,7 @@ class Active:
 
     task: Task
     owner: asyncio.Task[object] | None
+    loop: asyncio.AbstractEventLoop = field(default_factory=asyncio.get_running_loop)
     token: CancellationToken = field(default_factory=CancellationToken)
     done: asyncio.Event = field(default_factory=asyncio.Event)
     driver: Driver | None = None
@@ -61,6 +62,9 @@ class ActiveTasks:
         found = self._tasks.get(task_id) if isinstance(task_id, str) else None
         if found is None:
             raise TaskNotFoundError(f"No task '{task_id}' is running here: it has not started, or has ended")
+        if found.loop is not asyncio.get_running_loop():
+            elsewhere = asyncio.run_coroutine_threadsafe(self.cancel(task_id, reason), found.loop)
+            return await asyncio.wrap_future(elsewhere)
         if found.task.is_terminal:
             raise TaskNotCancelableError(f"Task '{task_id}' has ended already: {found.task.state.value}")
         found.token.cancel(reason)

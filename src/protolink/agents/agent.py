@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import os
 import urllib.parse
-from collections.abc import AsyncIterator, Callable, Iterable, Mapping
+from collections.abc import AsyncGenerator, Callable, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import aclosing
 from typing import Any, ClassVar
 
 from ..drive.clock import SystemClock
@@ -311,18 +312,20 @@ class Agent:
         """What ``run_task`` calls. Override to handle tasks in another way; such agents cannot be durable."""
         return await self.execute_task(task)
 
-    async def handle_task_streaming(self, task: Task) -> AsyncIterator[Event]:
+    async def handle_task_streaming(self, task: Task) -> AsyncGenerator[Event, None]:
         """Run a task and yield its events; the last one is the final status. Failures end the stream, they don't raise.
 
         Closing the iterator early cancels the task.
         """
-        async for event in stream(self, self._active, self.execution, task):
-            yield event
+        async with aclosing(stream(self, self._active, self.execution, task)) as events:
+            async for event in events:
+                yield event
 
-    async def run_task_streaming(self, task: Task) -> AsyncIterator[Event]:
+    async def run_task_streaming(self, task: Task) -> AsyncGenerator[Event, None]:
         """The same as ``handle_task_streaming``."""
-        async for event in self.handle_task_streaming(task):
-            yield event
+        async with aclosing(self.handle_task_streaming(task)) as events:
+            async for event in events:
+                yield event
 
     def start_run(
         self,

@@ -39,7 +39,9 @@ class RunHandle:
         self._events: list[RunEvent] = []
         self._changed = asyncio.Event()
         self._ended = False
-        self._running = asyncio.ensure_future(self._run())
+        self._begun = False
+        self._reason: str | None = None
+        self._running = asyncio.get_running_loop().create_task(self._run())
 
     async def result(self) -> RunResult:
         """Wait for the end of this attempt. Canceling the waiter leaves the run alone."""
@@ -62,17 +64,26 @@ class RunHandle:
             return
         if self.task.id in self.target.active_task_ids:
             await self.target.cancel_task(self.task.id, reason)
-        else:
+            return
+        self._reason = reason
+        if self._begun:
             self._running.cancel()
+        await asyncio.wait([self._running])
 
     async def _run(self) -> RunResult:
+        self._begun = True
         try:
+            if self._reason is not None:
+                raise asyncio.CancelledError
             async for event in self.target.handle_task_streaming(self.task):
                 found = RunEvent.from_task_event(event, context=self.context, sequence=len(self._events) + 1)
                 self._events.append(found)
                 self._tell()
             return _result(self.task)
         except asyncio.CancelledError:
+            if self.task.state.value in ("submitted", "working"):  # canceled before the agent took it over
+                self.task.cancel(self._reason)
+                RunContext.from_task(self.task).cancel(self._reason).attach_to_task(self.task)
             return _result(self.task)
         except Exception as error:  # refused before it began; the handle tells it instead of raising
             return RunResult("failed", self.task, error={"code": type(error).__name__, "message": str(error)})

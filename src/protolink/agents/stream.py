@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator
 from typing import TYPE_CHECKING, Any
 
 from ..engine.project import Event
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 _END = object()
 
 
-async def stream(agent: Agent, tasks: ActiveTasks, execution: Execution, task: Task) -> AsyncIterator[Event]:
+async def stream(agent: Agent, tasks: ActiveTasks, execution: Execution, task: Task) -> AsyncGenerator[Event, None]:
     """Yield until the final status. Leaving early cancels the run and waits until it has settled."""
     queue: asyncio.Queue[Any] = asyncio.Queue()
     worker = asyncio.ensure_future(_work(agent, tasks, execution, task, queue))

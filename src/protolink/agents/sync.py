@@ -9,7 +9,8 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections.abc import Callable, Coroutine
-from typing import TYPE_CHECKING, Any, TypeVar
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from ..models import Task
 from ..runtime import RunContext
@@ -18,6 +19,9 @@ if TYPE_CHECKING:
     from .agent import Agent
 
 T = TypeVar("T")
+
+#: How long an interrupted call waits for its run to come to rest.
+SETTLE_SECONDS = 30.0
 
 
 class LoopThread:
@@ -35,15 +39,15 @@ class LoopThread:
             pass
         else:
             raise RuntimeError(f"agent.sync.{name}() would block the running event loop; await agent.{name}() instead")
-        future = asyncio.run_coroutine_threadsafe(make(), self._started())
+        call = _Call(make(), self._started())
         try:
-            return future.result()
+            call.done.wait()
         except BaseException:
             # A signal in this thread: the run must settle before the caller goes on, so that its state is known.
-            if not future.done():
-                future.cancel()
-                _settle(future)
+            call.cancel()
+            call.done.wait(SETTLE_SECONDS)
             raise
+        return call.result()
 
     def _started(self) -> asyncio.AbstractEventLoop:
         with self._lock:
@@ -53,10 +57,45 @@ class LoopThread:
             return self._loop
 
 
-def _settle(future: Any) -> None:
-    done = threading.Event()
-    future.add_done_callback(lambda _: done.set())
-    done.wait(timeout=30)
+class _Call(Generic[T]):
+    """A coroutine in the loop of another thread. ``done`` is set when it has ended, not when its end was asked for."""
+
+    def __init__(self, work: Coroutine[Any, Any, T], loop: asyncio.AbstractEventLoop) -> None:
+        self.done = threading.Event()
+        self._loop = loop
+        self._task: asyncio.Task[T | _Signal] | None = None
+        loop.call_soon_threadsafe(self._begin, work)
+
+    def cancel(self) -> None:
+        self._loop.call_soon_threadsafe(self._cancel)
+
+    def result(self) -> T:
+        assert self._task is not None
+        found = self._task.result()
+        if isinstance(found, _Signal):
+            raise found.error
+        return found
+
+    def _begin(self, work: Coroutine[Any, Any, T]) -> None:
+        self._task = self._loop.create_task(_carried(work))
+        self._task.add_done_callback(lambda _: self.done.set())
+
+    def _cancel(self) -> None:
+        assert self._task is not None
+        self._task.cancel()
+
+
+@dataclass(frozen=True)
+class _Signal:
+    error: BaseException
+
+
+async def _carried(work: Coroutine[Any, Any, T]) -> T | _Signal:
+    """As an exception, a signal that a tool raised would end the loop of everybody; as a value it ends this call."""
+    try:
+        return await work
+    except (KeyboardInterrupt, SystemExit) as error:
+        return _Signal(error)
 
 
 LOOP = LoopThread()

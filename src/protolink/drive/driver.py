@@ -20,12 +20,12 @@ from ..engine.commands import Ask, CallModel, Command, Compose, Invoke, Prepare,
 from ..engine.decide import backs_off, decide, wake_at
 from ..engine.evolve import NO_HANDLER, evolve
 from ..engine.facts import Fact, Record
-from ..engine.project import Event, event_id, forwarded, project
+from ..engine.project import Event, event_id, forwarded, numbers, project
 from ..engine.receipts import export
 from ..engine.state import Action, Frame, Run, status
-from ..engine.task import stamp
 from ..errors import StoreUnavailableError
 from ..models import Task, TaskLLMStreamEvent, TaskStatusUpdateEvent
+from ..models.ids import iso_from_seconds as stamp
 from ..runtime import CancellationToken, RunContext, RunEvent
 from .authorize import ask, authorize
 from .clock import SystemClock
@@ -81,7 +81,6 @@ class Driver:
         self._redact = redact
         self._pending: list[Event] = []
         self._firm = False
-        self._counts = run.durable or bool(self._sinks)
         self._running: dict[Command, asyncio.Task[Outcome]] = {}
         self._inbox: deque[tuple[Command | None, Outcome]] = deque()
         self._wake: asyncio.Future[None] | None = None
@@ -180,11 +179,12 @@ class Driver:
         """Take a fact over and buffer it: projected on the state before it, then evolved."""
         run = self.run
         record = Record(run.n, run.seq, self.clock.now(), fact)
-        if self._counts:
+        if self._sinks:
             events = project(run, record)
             run.seq += len(events)
-            if self._sinks:
-                self._pending.extend(events)
+            self._pending.extend(events)
+        elif run.durable:
+            run.seq += numbers(run, record)
         evolve(run, record)
         self.buffer.append(record)
         self._firm = self._firm or fact.firm
@@ -212,8 +212,8 @@ class Driver:
             if starting:
                 self._intend(starting)
                 await self._flush()
-                self._start(starting)
-                continue
+                if self._start(starting):
+                    continue
             if self._firm:
                 await self._flush()
             if self._inbox:
@@ -227,8 +227,8 @@ class Driver:
 
     def _settle(self) -> list[Command]:
         """Stage and read until only slow work is wanted; returns the work to start."""
+        self._notice_cancel()
         while True:
-            self._notice_cancel()
             again = False
             starting: list[Command] = []
             for command in decide(self.run, self.clock.now()):
@@ -243,6 +243,8 @@ class Driver:
                     again = self._read(command) or again
             if not again:
                 return starting
+            if self.token.is_cancelled:
+                self._notice_cancel()
 
     def _read(self, command: Command) -> bool:
         """Start what needs nothing stored before it. True when it answered at once."""
@@ -281,18 +283,24 @@ class Driver:
                 started = f.ModelStarted(command.frame, command.turn, command.attempt, command.tokens, self.streaming)
                 self.stage(started)
 
-    def _start(self, starting: list[Command]) -> None:
-        """The intents are stored. What was canceled meanwhile has not begun, and says so."""
+    def _start(self, starting: list[Command]) -> bool:
+        """The intents are stored. True when something answered at once: then there may be more to do already.
+
+        What was canceled meanwhile has not begun, and says so.
+        """
+        answered = False
         for command in starting:
             if self.token.is_cancelled or self._interrupt is not None:
                 self._take(_never_began(command))
+                answered = True
             elif isinstance(command, CallModel):
                 self._run_task(command, call_model(self, command))
             elif isinstance(command, Invoke):
-                self._begin(command, invoke(self, command))
+                answered = self._begin(command, invoke(self, command)) or answered
+        return answered
 
     def _run_task(self, command: Command, work: Coroutine[Any, Any, Outcome]) -> None:
-        task = asyncio.ensure_future(work)
+        task = asyncio.get_running_loop().create_task(work)
         self._running[command] = task
         task.add_done_callback(lambda task: self._finished(command, task))
         if self.token.is_cancelled:
@@ -313,6 +321,7 @@ class Driver:
             self._take(outcome)
 
     def _take(self, outcome: Outcome) -> None:
+        self._notice_cancel()  # first: what comes after the cancellation is late, and a canceled tool did not fail
         for fact in outcome.facts:
             if outcome.error is not None:
                 self.errors[_subject(fact)] = outcome.error

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import json
+
 from ..engine import facts as f
 from ..engine.state import Action, Frame
 from ..models import Artifact
-from ..models.json import canonical
 from ..models.turn import Call
 from ..runtime import RunAction
 
@@ -13,8 +14,8 @@ from ..runtime import RunAction
 def repeat_key(call: Call) -> str:
     """What two calls have in common when they are the same: name and canonical arguments."""
     try:
-        return f"{call.tool} {canonical(call.args).decode()}"
-    except TypeError:
+        return f"{call.tool} {json.dumps(call.args, sort_keys=True)}"
+    except (TypeError, ValueError):
         return f"{call.tool} {call.args!r}"
 
 
@@ -41,17 +42,7 @@ def identified(made: RunAction, action: Action) -> RunAction:
         for artifact in made.artifacts
     )
     metadata = made.metadata if action.edited_from is None else {**made.metadata, "edited_from": action.edited_from}
-    return RunAction(
-        kind=made.kind,
-        name=made.name,
-        payload=made.payload,
-        capabilities=made.capabilities,
-        artifacts=artifacts,
-        description=made.description,
-        metadata=metadata,
-        action_id=action.id,
-        created_at=made.created_at,
-    )
+    return made.known_as(action.id, artifacts, metadata)
 
 
 def _owned(artifact: Artifact, action_id: str) -> Artifact:

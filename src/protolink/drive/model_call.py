@@ -20,6 +20,9 @@ if TYPE_CHECKING:
 #: Seconds before the second and the third attempt of a model call that failed for a passing reason.
 BACKOFF = (0.5, 2.0)
 
+#: The longest wait that a provider may ask for by an error's ``retry_after`` (seconds); then it is asked all the same.
+LONGEST_WAIT = 60.0
+
 #: Errors of the network: the same call may work a moment later.
 TRANSIENT = (ConnectionError, TimeoutError)
 
@@ -106,6 +109,14 @@ def _failed(driver: Driver, frame: Frame, error: Exception) -> f.ModelFailed:
     again = frame.failures + 1
     retry_at = None
     if transient and again < TRANSIENT_ATTEMPTS:
-        retry_at = driver.clock.now() + BACKOFF[again - 1]
+        retry_at = driver.clock.now() + _wait(error, again)
     message = driver.redact(str(error) or type(error).__name__)
     return f.ModelFailed(frame.id, type(error).__name__, message, transient, retry_at)
+
+
+def _wait(error: Exception, attempts: int) -> float:
+    """Seconds until the next attempt: what the provider asked for, else what this many attempts are followed by."""
+    told = getattr(error, "retry_after", None)
+    if isinstance(told, (int, float)) and told >= 0:
+        return min(float(told), LONGEST_WAIT)
+    return BACKOFF[attempts - 1]

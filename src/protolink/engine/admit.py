@@ -44,17 +44,9 @@ def admit(run: Run, wanted: Sequence[Command], now: float) -> Sequence[Command]:
 
 def judge_reply(run: Run, frame: Frame, now: float) -> f.BudgetWarned | f.BudgetDenied | None:
     """What a model's reply turned out to cost: its output and its time are known only now."""
-    if not run.ledger.limited or run.policy is None or not _just_spoke(run, frame):
+    if not frame.unjudged or not run.ledger.limited or run.policy is None:
         return None
     return _verdict(frame.id, run.ledger.judge(run.policy, now, NOTHING))
-
-
-def _just_spoke(run: Run, frame: Frame) -> bool:
-    if frame.spec.call is not None or frame.turn == 0 or frame.model != "idle":
-        return False
-    if not frame.unsettled:
-        return frame.answer is not None
-    return all(run.actions[key].state == "proposed" and not run.actions[key].stale for key in frame.actions)
 
 
 def _cost(run: Run, command: Command) -> tuple[Frame | None, Price] | None:

@@ -46,8 +46,9 @@ def decide(run: Run, now: float) -> Sequence[Command]:
 def wake_at(run: Run, now: float) -> float | None:
     """When to look again although nothing happened: the end of a backoff or of a question's time."""
     times = [frame.retry_at for frame in run.open.values() if frame.retry_at is not None]
-    times += [request.expires for request in run.requests.values() if request.expires is not None]
-    return min((time for time in times if time > now), default=None)
+    if run.requests:
+        times += [request.expires for request in run.requests.values() if request.expires is not None]
+    return min((time for time in times if time > now), default=None) if times else None
 
 
 def backs_off(run: Run, now: float) -> bool:
@@ -71,8 +72,7 @@ def _step(run: Run, frame: Frame, now: float) -> list[Command]:
         return _close(run, frame, *end)
     if frame.waiting is not None:
         return []
-    verdict = judge_reply(run, frame, now)
-    if verdict is not None:
+    if frame.unjudged and (verdict := judge_reply(run, frame, now)) is not None:
         return [Stage(verdict)]
     if frame.down is not None and _given_up(frame):
         return _provider_down(run, frame)
@@ -90,11 +90,18 @@ def _ending(run: Run, frame: Frame) -> tuple[str, dict[str, Any]] | None:
     """Why the frame has to end before it is done: outcome and error."""
     if frame.fault is not None:
         return "failed", frame.fault
+    if _returned(run, frame):
+        return None
     if run.cancel is not None:
         return "canceled", {"code": "canceled", "message": run.cancel.reason}
     if frame.parent is not None and _ending(run, run.frames[run.actions[frame.parent].frame]) is not None:
         return "canceled", {"code": "canceled", "message": "the parent has ended"}
     return None
+
+
+def _returned(run: Run, frame: Frame) -> bool:
+    """A direct call that has its result completes, whatever came after it: its effect is not to be hidden."""
+    return frame.spec.call is not None and any(run.actions[key].state == "succeeded" for key in frame.actions)
 
 
 def _close(run: Run, frame: Frame, outcome: str, error: dict[str, Any] | None) -> list[Command]:

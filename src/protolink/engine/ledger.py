@@ -100,15 +100,18 @@ class Ledger:
         """Spares the built-in policy the question that it would answer with a plain allow."""
         if type(policy) is not BudgetPolicy or not 0 < policy.warning_ratio <= 1:
             return False
-        budget, share = self.budget, policy.warning_ratio
-        return (
-            _far(self.steps + extra.steps, budget.max_steps, share)
-            and _far(self.llm_calls + extra.llm_calls, budget.max_llm_calls, share)
-            and _far(self.tool_calls + extra.tool_calls, budget.max_tool_calls, share)
-            and _far(self.input_tokens + extra.input_tokens, budget.max_input_tokens, share)
-            and _far(self.output_tokens + output_tokens, budget.max_output_tokens, share)
-            and (budget.max_runtime_seconds is None or _far(self.seconds(now), budget.max_runtime_seconds, share))
-        )
+        share = policy.warning_ratio
+        for used, limit in (
+            (self.steps + extra.steps, self.budget.max_steps),
+            (self.llm_calls + extra.llm_calls, self.budget.max_llm_calls),
+            (self.tool_calls + extra.tool_calls, self.budget.max_tool_calls),
+            (self.input_tokens + extra.input_tokens, self.budget.max_input_tokens),
+            (self.output_tokens + output_tokens, self.budget.max_output_tokens),
+        ):
+            if limit is not None and not 0 <= used < limit * share:
+                return False
+        limit = self.budget.max_runtime_seconds
+        return limit is None or self.seconds(now) < limit * share
 
     def restore(self, usage: dict[str, Any]) -> None:
         """Take over counters that were corrected by hand."""
@@ -116,7 +119,3 @@ class Ledger:
         self.steps, self.llm_calls, self.tool_calls = found.steps, found.llm_calls, found.tool_calls
         self.input_tokens, self.output_tokens = found.input_tokens, found.output_tokens
         self.active = found.runtime_seconds
-
-
-def _far(used: float, limit: float | None, share: float) -> bool:
-    return limit is None or 0 < used < limit * share or used == 0 < limit

@@ -9,14 +9,14 @@ from __future__ import annotations
 from typing import Any
 
 from ..models import Task
-from ..runtime import RunEvent
+from ..models.ids import iso_from_seconds as stamp
+from ..runtime.events import EVENT_VERSION
 from . import facts as f
 from .evolve import requests as reasons
 from .facts import Record
 from .project import event_id
 from .project.describe import named, result_payload
 from .state import Action, Frame, Run
-from .task import stamp
 
 
 def export(run: Run) -> Task:
@@ -25,14 +25,14 @@ def export(run: Run) -> Task:
     for record in run.receipts[run.exported :]:
         found = _receipt(run, record)
         if found is not None:
-            events.append(found.to_dict())
+            events.append(found)
     run.exported = len(run.receipts)
     if not events:
         del run.task.metadata["run_events"]
     return run.task
 
 
-def _receipt(run: Run, record: Record) -> RunEvent | None:
+def _receipt(run: Run, record: Record) -> dict[str, Any] | None:
     match record.fact:
         case f.ToolStarted(action=key):
             return _event(run, record, run.actions[key], "action.started")
@@ -68,44 +68,49 @@ def _event(
     offset: int = 0,
     severity: str = "info",
     more: dict[str, Any] | None = None,
-) -> RunEvent:
+) -> dict[str, Any]:
     frame = run.frames[action.frame]
     scope = run.scope(frame)
-    delegation = action.id if action.route == "child" else scope.parent_action
-    return RunEvent(
-        type=type,
-        run_id=scope.run_id,
-        task_id=scope.task.id,
-        agent_name=scope.agent,
-        step=action.turn or None,
-        span_id=action.id,
-        action_id=action.id,
-        parent_action_id=scope.parent_action,
-        delegation_id=delegation,
-        severity=severity,
-        payload={**named(action), **(more or {})},
-        event_id=event_id(run.salt, record.seq + offset),
-        timestamp=stamp(record.at),
-    )
+    return {
+        "type": type,
+        "run_id": scope.run_id,
+        "task_id": scope.task.id,
+        "agent_name": scope.agent,
+        "sequence": None,
+        "step": action.turn or None,
+        "span_id": action.id,
+        "parent_span_id": None,
+        "action_id": action.id,
+        "parent_action_id": scope.parent_action,
+        "delegation_id": action.id if action.route == "child" else scope.parent_action,
+        "severity": severity,
+        "summary": None,
+        "payload": {**named(action), **more} if more else named(action),
+        "final": False,
+        "metadata": {},
+        "event_id": event_id(run.salt, record.seq + offset),
+        "version": EVENT_VERSION,
+        "timestamp": stamp(record.at),
+    }
 
 
 def _completed(
     run: Run, record: Record, action: Action, result: Any, *, reconciled: bool = False, offset: int = 0
-) -> RunEvent:
+) -> dict[str, Any]:
     payload = result_payload(run.frames[action.frame], action, result)
     if reconciled:
         payload["reconciled"] = True
     return _event(run, record, action, "action.completed", offset, more=payload)
 
 
-def _rejected(run: Run, record: Record, fact: f.ToolRejected | f.Refused) -> RunEvent:
+def _rejected(run: Run, record: Record, fact: f.ToolRejected | f.Refused) -> dict[str, Any]:
     action = run.actions[fact.action]
     phase = fact.phase if isinstance(fact, f.Refused) else "execution"
     more = {"rejection": action.rejection, "phase": phase, "message": fact.message}
     return _event(run, record, action, "action.rejected", severity="warning", more=more)
 
 
-def _failed(run: Run, record: Record, fact: f.ToolFailed | f.EffectUnknown) -> RunEvent:
+def _failed(run: Run, record: Record, fact: f.ToolFailed | f.EffectUnknown) -> dict[str, Any]:
     error = {"code": fact.code, "message": fact.message}
     if isinstance(fact, f.EffectUnknown):
         type = "action.uncertain"
@@ -115,7 +120,7 @@ def _failed(run: Run, record: Record, fact: f.ToolFailed | f.EffectUnknown) -> R
     return _event(run, record, run.actions[fact.action], type, severity=severity, more={"error": error})
 
 
-def _answered(run: Run, record: Record, action: Action) -> RunEvent | None:
+def _answered(run: Run, record: Record, action: Action) -> dict[str, Any] | None:
     if action.route == "input" and action.state == "succeeded":
         return _completed(run, record, action, action.result, offset=1)
     if action.state == "denied":
@@ -124,7 +129,7 @@ def _answered(run: Run, record: Record, action: Action) -> RunEvent | None:
     return None
 
 
-def _child_ended(run: Run, record: Record, frame: Frame) -> RunEvent:
+def _child_ended(run: Run, record: Record, frame: Frame) -> dict[str, Any]:
     assert frame.parent is not None
     action = run.actions[frame.parent]
     offset = (frame.outcome == "completed" and frame.spec.call is None) + (frame.outcome == "failed") + 1

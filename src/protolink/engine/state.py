@@ -102,6 +102,7 @@ class Frame:
     turn: int = 0
     attempt: int = 0
     last_output: int = 0
+    unjudged: bool = False
     tokens: tuple[int, int, int, int] = (0, 0, 0, 0)
     window: int | None = None
     actions: list[str] = field(default_factory=list)

@@ -6,10 +6,10 @@ is the same task, artifact for artifact.
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
 from typing import Any
 
 from ..models import Artifact, Part, TaskState
+from ..models.ids import iso_from_seconds as stamp
 from ..models.json import plain
 from ..models.turn import AGENT_CALL
 from ..runtime import RunInterruption
@@ -19,11 +19,6 @@ from .state import Action, Frame, Run, Scope, status
 
 #: Blockers that later facts take back.
 _UNCERTAIN = "execution_uncertain"
-
-
-def stamp(seconds: float) -> str:
-    """Unix seconds as the ISO text that tasks and events carry."""
-    return datetime.fromtimestamp(seconds, UTC).isoformat(timespec="microseconds")
 
 
 def record_state(run: Run, scope: Scope, state: str, at: float) -> None:

@@ -132,8 +132,12 @@ def _fields(cls: type) -> _Shape:
     plan = [(field.name, known[field.name].encode, _default(field)) for field in dataclasses.fields(cls)]
 
     def encode_fields(value: Any) -> dict[str, Any]:
-        found = ((name, to_json, default, getattr(value, name)) for name, to_json, default in plan)
-        return {name: to_json(item) for name, to_json, default, item in found if not _equal(item, default)}
+        found = {}
+        for name, to_json, default in plan:
+            item = getattr(value, name)
+            if not (item is default or _equal(item, default)):
+                found[name] = item if to_json is _same else to_json(item)
+        return found
 
     def decode_fields(value: Any) -> Any:
         unknown = value.keys() - known.keys()
@@ -150,7 +154,7 @@ def _default(field: dataclasses.Field[Any]) -> Any:
 
 def _equal(value: Any, default: Any) -> bool:
     """True only for the same type: 0, 0.0 and False are equal and still three different things."""
-    return value is default or (type(value) is type(default) and bool(value == default))
+    return type(value) is type(default) and bool(value == default)
 
 
 _BY_NAME: dict[str, _Shape] = {cls.__name__: _shape_of(cls) for cls in get_args(facts.Fact)}

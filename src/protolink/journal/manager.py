@@ -12,7 +12,7 @@ from ..errors import DurableExecutionError
 from ..models import DEFAULT_REDACTION_POLICY, RedactionPolicy, Task
 from ..models.json import plain
 from ..runtime import RunEvent
-from .contract import DurableStore, checked_limit
+from .contract import DurableStore, RunCheckpoint, checked_limit
 
 #: ``list`` is a method's name here.
 Projections = list[dict[str, Any]]
@@ -74,7 +74,7 @@ class RunManager:
                 raise DurableExecutionError(f"The store of '{agent.name}' offers no list()")
             for checkpoint in inventory(status=status, agent_name=agent.name, limit=limit):
                 if "root_run_id" not in checkpoint.data:
-                    found.append(self._listed(checkpoint))
+                    found.append(listed(checkpoint, self._redaction))
         return found[:limit]
 
     def inspect(self, run_id: str) -> dict[str, Any]:
@@ -119,29 +119,6 @@ class RunManager:
                 return agent
         raise DurableExecutionError(f"No configured agent has a stored run '{run_id}'")
 
-    def _listed(self, checkpoint: Any) -> dict[str, Any]:
-        data = checkpoint.data
-        uncertain = [
-            {
-                "run_id": checkpoint.run_id,
-                "action_id": key,
-                "name": entry["action"].get("name"),
-                "state": entry["state"],
-            }
-            for key, entry in (data.get("actions") or {}).items()
-            if entry["state"] in ("executing", "uncertain")
-        ]
-        shown = {
-            "run_id": checkpoint.run_id,
-            "agent_name": checkpoint.agent_name,
-            "status": checkpoint.status,
-            "interruption": data.get("interruption"),
-            "interruptions": data.get("interruptions") or [],
-            "usage": data.get("usage"),
-            "uncertain_actions": uncertain,
-        }
-        return dict(self._redaction.redact(plain(shown)))
-
     def _projection(self, run: Run, agent_name: str) -> dict[str, Any]:
         waiting = [found.to_dict() for found in interruptions(run)]
         shown = {
@@ -154,3 +131,28 @@ class RunManager:
             "uncertain_actions": uncertain_actions(run),
         }
         return dict(self._redaction.redact(plain(shown)))
+
+
+def listed(checkpoint: RunCheckpoint, policy: RedactionPolicy = DEFAULT_REDACTION_POLICY) -> dict[str, Any]:
+    """The projection of a checkpoint, redacted. It needs no agent, only what the store holds."""
+    data = checkpoint.data
+    uncertain = [
+        {
+            "run_id": checkpoint.run_id,
+            "action_id": key,
+            "name": entry["action"].get("name"),
+            "state": entry["state"],
+        }
+        for key, entry in (data.get("actions") or {}).items()
+        if entry["state"] in ("executing", "uncertain")
+    ]
+    shown = {
+        "run_id": checkpoint.run_id,
+        "agent_name": checkpoint.agent_name,
+        "status": checkpoint.status,
+        "interruption": data.get("interruption"),
+        "interruptions": data.get("interruptions") or [],
+        "usage": data.get("usage"),
+        "uncertain_actions": uncertain,
+    }
+    return dict(policy.redact(plain(shown)))

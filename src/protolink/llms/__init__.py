@@ -7,6 +7,8 @@ from .base import LLM
 from .factory import LLMProvider, create_llm
 from .json_actions import ActionParseError
 from .mock import MockLLM
+from .providers.failures import ProviderRefused, ProviderUnavailable
+from .providers.openai_compatible import OpenAICompatibleLLM
 from .turn import Call, LLMActionResult, ModelTurn
 
 __all__ = [
@@ -19,5 +21,8 @@ __all__ = [
     "LLMProvider",
     "MockLLM",
     "ModelTurn",
+    "OpenAICompatibleLLM",
+    "ProviderRefused",
+    "ProviderUnavailable",
     "create_llm",
 ]

@@ -9,6 +9,7 @@ from typing import Any
 from ..models import LLMModelProfile
 from .base import LLM
 from .mock import MockLLM
+from .providers.openai_compatible import OpenAICompatibleLLM
 
 
 class LLMProvider(Enum):
@@ -32,6 +33,7 @@ class LLMProvider(Enum):
 #: A provider's constructor: one line for each that this version has.
 _PROVIDERS: dict[LLMProvider, Callable[..., LLM]] = {
     LLMProvider.MOCK: MockLLM,
+    LLMProvider.OPENAI_COMPATIBLE: OpenAICompatibleLLM,
 }
 
 

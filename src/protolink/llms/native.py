@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from ..models.json import loads
+from ..models.json import dumps, loads
 from ..models.turn import AGENT_CALL, Call, ModelTurn
 from .json_actions import ActionParseError, finite
 from .schema import parameters
@@ -115,6 +115,19 @@ def mapped(call: Call) -> Call:
         _only(call, {"agent", "tool", "args_json"})
         return replace(call, tool=AGENT_CALL, args=_tool_call(call))
     return call
+
+
+def unmapped(name: str, args: Mapping[str, Any]) -> tuple[str, dict[str, Any]]:
+    """A call as the model made it: the name and arguments that ``mapped`` read. For conversations sent again."""
+    if name != AGENT_CALL:
+        return name, dict(args)
+    if args.get("action") == "infer":
+        return DELEGATE, {"agent": args.get("agent"), "prompt": args.get("prompt")}
+    return CALL_AGENT_TOOL, {
+        "agent": args.get("agent"),
+        "tool": args.get("tool"),
+        "args_json": dumps(args.get("args") or {}),
+    }
 
 
 def mapped_turn(turn: ModelTurn) -> ModelTurn:

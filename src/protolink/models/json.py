@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import dataclasses
 import hashlib
+import json
 import math
 from collections.abc import Mapping
 from types import NoneType
@@ -111,7 +112,12 @@ def loads(text: str | bytes) -> Any:
 
 
 def canonical(value: Any) -> bytes:
-    """RFC 8785 bytes, the form that is hashed. Integers beyond 2**53 are written as text so that they hash at all."""
+    """RFC 8785 bytes, the form that is hashed. Integers beyond 2**53 are written as text so that they hash at all.
+
+    Without floats, and with names in ASCII, Python's own encoder writes the same bytes in a third of the time.
+    """
+    if _is_simple(value, 0):
+        return _simple.encode(value).encode()
     return rfc8785.dumps(_hashable(plain(value)))
 
 
@@ -120,11 +126,25 @@ def digest(value: Any) -> str:
     return hashlib.sha256(canonical(value)).hexdigest()
 
 
+_simple = json.JSONEncoder(ensure_ascii=False, sort_keys=True, separators=(",", ":"), check_circular=False)
+_EXACT = 2**53 - 1
+
+
+def _is_simple(value: Any, depth: int) -> bool:
+    """True for JSON in which neither numbers nor the order of names need the rules of RFC 8785."""
+    kind = type(value)
+    if kind is dict and depth < MAX_DEPTH:
+        return all(type(key) is str and key.isascii() and _is_simple(item, depth + 1) for key, item in value.items())
+    if kind is list and depth < MAX_DEPTH:
+        return all(_is_simple(item, depth + 1) for item in value)
+    return kind is str or value is None or kind is bool or (kind is int and -_EXACT <= value <= _EXACT)
+
+
 def _hashable(value: Any) -> Any:
     if isinstance(value, dict):
         return {key: _hashable(item) for key, item in value.items()}
     if isinstance(value, list):
         return [_hashable(item) for item in value]
-    if type(value) is int and abs(value) > 2**53 - 1:
+    if type(value) is int and abs(value) > _EXACT:
         return f"int:{value}"
     return value

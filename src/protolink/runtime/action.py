@@ -9,7 +9,7 @@ a park an action is prepared a second time and compared by its contract only. (T
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from typing import Any
 
 from protolink.models import Artifact
@@ -77,6 +77,16 @@ class RunAction:
         """A new action with a top-level copy of ``payload`` in place of the present one."""
         return replace(self, payload=dict(payload))
 
+    def known_as(self, action_id: str, artifacts: tuple[Artifact, ...], metadata: dict[str, Any]) -> RunAction:
+        """The same action under the id that a run gave it. What was checked at construction is not checked again."""
+        found = object.__new__(RunAction)
+        for name in _FIELDS:
+            object.__setattr__(found, name, getattr(self, name))
+        object.__setattr__(found, "action_id", action_id)
+        object.__setattr__(found, "artifacts", artifacts)
+        object.__setattr__(found, "metadata", metadata)
+        return found
+
     def to_dict(self) -> dict[str, Any]:
         """All fields; capabilities sorted, artifacts as mappings. Nested payload values are not copied."""
         return {
@@ -107,6 +117,9 @@ class RunAction:
             action_id=text_or(source, "action_id", "RunAction", lambda: new_id("action")),
             created_at=text_or(source, "created_at", "RunAction", utc_now),
         )
+
+
+_FIELDS = tuple(item.name for item in fields(RunAction))
 
 
 def contract_of(action: RunAction) -> dict[str, Any]:

@@ -11,6 +11,7 @@ from ..engine import facts as f
 from ..engine.evolve import evolve, start
 from ..engine.facts import Record
 from ..engine.ledger import LIMITS
+from ..engine.project import Event, opening, project
 from ..engine.state import Action, Run, status
 from ..models.json import dumps
 
@@ -24,11 +25,12 @@ def audit(records: Sequence[Record]) -> list[str]:
 
 
 class Audit:
-    """One reading of a journal."""
+    """One reading of a journal: the ``problems``, the ``events`` that it tells of, and the ``run`` at its end."""
 
     def __init__(self, records: Sequence[Record]) -> None:
         self.problems: list[str] = []
         self.run = start(records[0])
+        self.events: list[Event] = opening(self.run, records[0])
         self._charged: Counter[str] = Counter()
         self._warned: Counter[str] = Counter()
         self._approvals: Counter[str] = Counter()
@@ -38,6 +40,7 @@ class Audit:
                 self._say(record, f"it is numbered {record.n}, and {number} is its place")
             before = self._counters()
             self._before(record)
+            self.events += project(self.run, record)
             evolve(self.run, record)
             self._after(record, before)
         self._compare_charges()

@@ -15,7 +15,6 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import TypeVar
 
-from ..engine import facts as f
 from ..engine.facts import Record
 from ..errors import StoreUnavailableError
 from ..journal import codec
@@ -23,11 +22,12 @@ from ..journal.memory import Memory
 from ..journal.rows import place
 from ..journal.store import RunStore
 from ..journal.writer import Work
+from ..models import json
 from .clock import FakeClock
 
 T = TypeVar("T")
 
-_RECEIPTS = (f.ToolReturned, f.ToolRejected, f.ToolFailed, f.Reconciled)
+_RECEIPTS = frozenset({"ToolReturned", "ToolRejected", "ToolFailed", "Reconciled"})
 
 
 class SimulatedCrash(BaseException):
@@ -60,35 +60,39 @@ class Theft:
 Fault = Crash | Outage | Theft
 
 
-@dataclass(frozen=True, slots=True)
-class Commit:
-    """One stored transaction; ``facts`` is empty when only the ownership changed."""
-
-    facts: tuple[Record, ...] = ()
-
-
 class Disk:
     """What is stored, and its history.
 
-    ``open_intents``: actions whose intent is stored and whose receipt is not. ``stale_commits``: how often facts were
-    stored for a run that a thief owned; anything but 0 is a fault of the store.
+    ``commits``: the names of the facts of each, none when only the ownership changed. ``open_intents``: actions whose
+    intent is stored and whose receipt is not. ``stale_commits``: how often facts were stored for a run that a thief
+    owned; anything but 0 is a fault of the store.
     """
 
     def __init__(self) -> None:
         self.memory = Memory()
-        self.commits: list[Commit] = []
+        self.commits: list[tuple[str, ...]] = []
+        self._lines: dict[str, list[bytes]] = {}
         self.open_intents: set[str] = set()
         self.stale_commits = 0
         weakref.finalize(self, self.memory.close)
 
-    def committed(self, facts: Iterable[Record]) -> None:
-        commit = Commit(tuple(facts))
-        self.commits.append(commit)
-        for record in commit.facts:
-            if isinstance(record.fact, f.ToolStarted):
-                self.open_intents.add(record.fact.action)
-            elif isinstance(record.fact, _RECEIPTS):
-                self.open_intents.discard(record.fact.action)
+    def committed(self, news: dict[str, list[bytes]]) -> None:
+        """Take note of a transaction: the new facts of each run, encoded."""
+        names = []
+        for run_id, lines in news.items():
+            self._lines.setdefault(run_id, []).extend(lines)
+            for line in lines:
+                _, _, _, name, fields = json.loads(line)
+                names.append(name)
+                if name == "ToolStarted":
+                    self.open_intents.add(fields["action"])
+                elif name in _RECEIPTS:
+                    self.open_intents.discard(fields["action"])
+        self.commits.append(tuple(names))
+
+    def records(self, run_id: str) -> list[Record]:
+        """The facts of a root run as a new process would read them; empty when there are none."""
+        return [codec.decode(line) for line in self._lines.get(run_id, ())]
 
     def steal(self, until: float) -> None:
         """Give every owned run to somebody who will never be heard of again."""
@@ -120,7 +124,7 @@ class Process:
         faults = self._faults.get(self.commits + 1, [])
         for fault in faults:
             self._fail(fault)
-        stored: list[list[Record]] = []
+        stored: list[dict[str, list[bytes]]] = []
 
         def counted(db: sqlite3.Connection) -> T:
             changes, before = db.total_changes, _ends(db)
@@ -214,19 +218,21 @@ class FaultyStore(RunStore):
         return self.beside(faults)
 
 
-def _ends(db: sqlite3.Connection) -> dict[int, int]:
-    return {number: end or 0 for number, end in db.execute("SELECT number, next_n FROM protolink_runs")}
+def _ends(db: sqlite3.Connection) -> dict[int, tuple[str, int]]:
+    """Run id and number of the next fact, by the run's number."""
+    rows = db.execute("SELECT number, run_id, coalesce(next_n, 0) FROM protolink_runs")
+    return {number: (run_id, end) for number, run_id, end in rows}
 
 
-def _news(db: sqlite3.Connection, before: dict[int, int]) -> list[Record]:
-    """The facts that were stored since."""
-    found = []
-    for number, end in _ends(db).items():
-        begin = before.get(number, 0)
+def _news(db: sqlite3.Connection, before: dict[int, tuple[str, int]]) -> dict[str, list[bytes]]:
+    """The facts that were stored since, encoded, by run."""
+    found: dict[str, list[bytes]] = {}
+    for number, (run_id, end) in _ends(db).items():
+        begin = before.get(number, (run_id, 0))[1]
         if end > begin:
             bounds = (place(number, begin), place(number, end) - 1)
             rows = db.execute("SELECT body FROM protolink_facts WHERE place BETWEEN ? AND ? ORDER BY place", bounds)
-            found += [codec.decode(line) for (body,) in rows.fetchall() for line in body.split(b"\n")]
+            found[run_id] = [line for (body,) in rows.fetchall() for line in body.split(b"\n")]
     return found
 
 

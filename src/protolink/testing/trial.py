@@ -13,18 +13,17 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from ..agents import Agent
-from ..agents.execution import Drive
-from ..agents.responses import UNSET, Response
+from ..agents.drive import Drive
+from ..agents.responses import Response
 from ..engine.facts import Record
 from ..engine.fold import fold
 from ..engine.project import Event
 from ..engine.state import Run
 from ..engine.task import interruptions
 from ..errors import RunBusyError, StoreUnavailableError
-from ..journal.adapter import stored_records
 from ..models import Task
 from ..runtime import RunContext, RunEvent, RunInterruption
-from .audit import audit, differences, portrait
+from .audit import Audit, differences, portrait
 from .effects import EffectLog
 from .faulty import Fault, FaultyStore, SimulatedCrash
 
@@ -66,34 +65,38 @@ class Watcher:
     problems: list[str] = field(default_factory=list)
 
     def __call__(self, event: Event) -> None:
-        found = event if isinstance(event, RunEvent) else RunEvent.from_task_event(event)
-        content = _content(found)
-        before = self.shown.setdefault(found.event_id, content)
+        content = _content(event)
+        before = self.shown.setdefault(event.event_id, content)
         if before != content:
-            self.problems.append(f"the number of a shown {before[0]} was given to a {content[0]}")
+            self.problems.append(f"the number of {before} was given to {content}")
 
-    def compare(self, derived: Sequence[RunEvent]) -> list[str]:
+    def compare(self, derived: Sequence[Event]) -> list[str]:
         """The shown events that the journal does not derive."""
         known = {event.event_id: _content(event) for event in derived}
         found = list(self.problems)
         for event_id, content in self.shown.items():
-            if content[0] != "llm.chunk" and known.get(event_id) != content:
-                found.append(f"a {content[0]} was shown that the journal does not tell of: {known.get(event_id)}")
+            if "llm_chunk" not in content and known.get(event_id) != content:
+                found.append(f"{content} was shown, and the journal tells of {known.get(event_id)}")
         return found
 
 
-def _content(event: RunEvent) -> tuple[Any, ...]:
-    return event.type, event.run_id, event.task_id, event.agent_name, event.action_id, event.step
+def _content(event: Event) -> tuple[Any, ...]:
+    """What tells one event from another, without the task that only a shown final status carries."""
+    names = ("type", "llm_event_type", "new_state", "error_code", "task_id", "run_id", "action_id", "step", "final")
+    told = event.payload.get("llm_event_type") if isinstance(event, RunEvent) else None
+    return (type(event).__name__, told, *(found for name in names if (found := getattr(event, name, None)) is not None))
 
 
 class Trial:
-    """``faults`` are the plans of the processes in their order; later ones have none."""
+    """``faults`` are the plans of the processes in their order; later ones have none. ``stored``: the run at its end."""
 
     def __init__(self, subject: Subject, faults: Sequence[Sequence[Fault]] = ()) -> None:
         self.subject = subject
         self.problems: list[str] = []
         self.processes: list[FaultyStore] = []
         self.watcher = Watcher()
+        self._fold: tuple[int, Run | None] = (0, None)
+        self.stored: Run | None = None
         self._plans = list(faults)
         self.store = FaultyStore(self._plan())
         self.processes.append(self.store)
@@ -108,18 +111,19 @@ class Trial:
     async def run(self) -> Trial:
         """Go on until the run has ended, then judge it. Never raises for what the run does wrong."""
         try:
-            if not await self._to_its_end():
+            if not await self.to_its_end():
                 self.problems.append(f"the run is stuck: it has not ended after {PATIENCE} steps")
         except Exception as error:  # whatever the runtime or the application raised ends the trial and is reported
             self.problems.append(f"it raised {type(error).__name__}: {error}")
-        self._judge()
+        self.judge()
         return self
 
-    async def _to_its_end(self) -> bool:
+    async def to_its_end(self) -> bool:
+        """Take step after step, with a new process after each death. False when that does not end."""
         agent = self.subject.make_agent(self.store)
         for _ in range(PATIENCE):
             try:
-                if await self.step(agent, self.store):
+                if await self.step(agent):
                     return True
             except SimulatedCrash:
                 self.store = self.store.restart(self._plan())
@@ -129,13 +133,12 @@ class Trial:
                 self.store.clock.advance(self.store.lease_seconds)
         return False
 
-    async def step(self, agent: Agent, store: FaultyStore) -> bool:
+    async def step(self, agent: Agent) -> bool:
         """Do what a worker would do next with what is stored. True when the run has ended."""
-        records = self.records(store)
-        if not records:
+        run = self.folded()
+        if run is None:
             await self._submit(agent)
             return False
-        run = fold(records)
         if run.outcome is not None and not run.uncertain:
             return True
         if run.uncertain and run.phase != "active":
@@ -144,10 +147,21 @@ class Trial:
             await self._resume(agent, run)
         return False
 
-    def records(self, store: FaultyStore | None = None) -> list[Record]:
-        """The stored facts, read beside all processes unless one is given."""
-        found = (store or self.store.beside()).get(self.run_id)
-        return [] if found is None or not found.data.get("facts") else stored_records(found)
+    def choose(self, pending: Sequence[RunInterruption]) -> RunInterruption:
+        """Which of several requests is answered first: the oldest."""
+        return pending[0]
+
+    def records(self) -> list[Record]:
+        """The stored facts."""
+        return self.store.disk.records(self.run_id)
+
+    def folded(self) -> Run | None:
+        """The stored run, to be read only; None before its first fact."""
+        commits = len(self.store.disk.commits)
+        if self._fold[0] != commits:
+            records = self.records()
+            self._fold = commits, fold(records) if records else None
+        return self._fold[1]
 
     async def _submit(self, agent: Agent) -> None:
         task = Task.from_dict(self._submitted)
@@ -159,12 +173,13 @@ class Trial:
         pending = [found for found in interruptions(run) if found.kind in ("approval", "input")]
         response = Response()
         if run.phase != "active" and pending:
-            answer = self.subject.respond(pending[0])
+            asked = self.choose(pending)
+            answer = self.subject.respond(asked)
             if callable(answer):
                 done = answer(agent, self.run_id)
                 await done if inspect.isawaitable(done) else done
                 return
-            response = _response(pending[0], answer)
+            response = _response(asked, answer)
         begun = await agent.execution.resume(
             self.run_id, response, sinks=[self.watcher], streaming=self.subject.streaming
         )
@@ -174,9 +189,9 @@ class Trial:
         if isinstance(begun, Run):
             return
         await begun.finish()
-        stored = self.records()
-        if stored:
-            found = differences(portrait(fold(stored)), portrait(begun.run))
+        stored = self.folded()
+        if stored is not None and stored.n == begun.run.n:
+            found = differences(portrait(stored), portrait(begun.run))
             self.problems += [f"the stored run is not the one that was driven: {item}" for item in found]
 
     def _reconcile(self, agent: Agent, run: Run) -> None:
@@ -190,14 +205,15 @@ class Trial:
                 result = self.subject.reconcile(found)
             agent.reconcile(where, key, result=result)
 
-    def _judge(self) -> None:
+    def judge(self) -> None:
+        """Check what holds of any run, whatever happened to it."""
         records = self.records()
         if not records:
             self.problems.append("nothing was stored")
             return
-        self.problems += audit(records)
-        agent = self.subject.make_agent(self.store.beside())
-        self.problems += self.watcher.compare(agent.run_events(self.run_id))
+        found = Audit(records)
+        self.stored = found.run
+        self.problems += found.problems + self.watcher.compare(found.events)
         for effect in self.subject.effects.done:
             if not effect.intended:
                 self.problems.append(f"the effect '{effect.name}' began before its intent was stored")
@@ -206,11 +222,6 @@ class Trial:
                 self.problems.append(f"the effect '{name}' was done {count} times")
         if self.store.disk.stale_commits:
             self.problems.append("a stale owner stored facts")
-
-    @property
-    def final(self) -> Run:
-        """The run as it is stored."""
-        return fold(self.records())
 
 
 def _keys(effects: EffectLog) -> Mapping[str, int]:
@@ -269,6 +280,3 @@ class Loop:
 
     def run(self, work: Any) -> Any:
         return self._runner.run(work)
-
-
-__all__ = ["UNSET", "Inline", "Loop", "Subject", "Trial", "UncertainAction", "Watcher", "unexpected", "yes"]

@@ -29,6 +29,7 @@ def reopen(run: Run, frame: Frame) -> None:
     if frame.model == "calling":
         frame.attempt += 1
     frame.model = "idle"
+    frame.unjudged = False
     frame.retry_at = None
     for key in frame.actions:
         action = run.actions[key]

@@ -67,8 +67,13 @@ def settle(run: Run, action: Action, state: str) -> None:
 
 
 def current(run: Run, key: str) -> Action | None:
+    """The action, unless its frame has ended. That it goes on shows that the reply it came with was paid for."""
     action = run.actions.get(key)
-    return action if action is not None and run.frames[action.frame].open else None
+    if action is None:
+        return None
+    frame = run.frames[action.frame]
+    frame.unjudged = False
+    return action if frame.open else None
 
 
 def executing(run: Run, key: str) -> Action | None:

@@ -13,6 +13,7 @@ def composed(run: Run, fact: f.Composed, at: float) -> None:
     frame = run.open.get(fact.frame)
     if frame is not None and frame.model == "idle" and (fact.turn, fact.attempt) == (frame.turn, frame.attempt):
         frame.model = "composed"
+        frame.unjudged = False
         frame.tokens, frame.window = fact.tokens, fact.window
 
 
@@ -55,6 +56,7 @@ def spoke(run: Run, fact: f.ModelReplied | f.ModelMisspoke) -> Frame | None:
         return None
     frame.model = "idle"
     frame.last_output = fact.output_tokens
+    frame.unjudged = True
     frame.turn += 1
     frame.slice_turns += 1
     frame.attempt = frame.failures = 0

@@ -11,10 +11,10 @@ from ...models import (
     TaskProgressEvent,
     TaskStatusUpdateEvent,
 )
+from ...models.ids import iso_from_seconds as stamp
 from ...runtime import RunContext, RunEvent
 from ..facts import Record
 from ..state import Frame, Run, Scope
-from ..task import stamp
 
 Event = (
     TaskStatusUpdateEvent | TaskArtifactUpdateEvent | TaskProgressEvent | TaskErrorEvent | TaskLLMStreamEvent | RunEvent

@@ -1,0 +1,7 @@
+"""``python -m protolink`` is the command ``protolink``."""
+
+from __future__ import annotations
+
+from .cli import main
+
+main()

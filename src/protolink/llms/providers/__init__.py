@@ -1,0 +1,1 @@
+"""Models behind vendors' packages. Nothing here imports one before it is used."""

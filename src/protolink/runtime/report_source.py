@@ -1,0 +1,28 @@
+"""Reading a report out of everything that functions over reports accept."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from .report import RunReport
+
+
+def report_of(source: Any) -> RunReport:
+    """The report itself, that of a RunReplay (or anything else with a ``report``), or one made of the source.
+
+    A mapping is a serialized report, never an event. Other iterables give events. TypeError for text, bytes and
+    everything else; ValueError for a malformed mapping or event.
+    """
+    if isinstance(source, RunReport):
+        return source
+    inner = getattr(source, "report", None)
+    if isinstance(inner, RunReport):
+        return inner
+    if isinstance(source, Mapping):
+        return RunReport.from_dict(source)
+    if isinstance(source, Iterable) and not isinstance(source, (str, bytes, bytearray)):
+        return RunReport.from_events(source)
+    raise TypeError(
+        f"give a RunReport, a RunReplay, a serialized report or an iterable of events, not {type(source).__name__}"
+    )
