@@ -20,8 +20,8 @@ help: ## list the targets
 	@echo
 	@echo "  PYTHON=python3.12  interpreter for a new $(VENV)    COV=0  tests without coverage    ARGS='-k name'  for pytest"
 
-demo: $(READY) ## run the durable execution example
-	$(PY) examples/durable_execution.py
+demo: $(READY) ## see a release agent survive everything (ARGS=--by-hand: be its operator yourself)
+	@$(PY) -m examples.release_agent.demo $(ARGS)
 
 test: $(READY) ## run the tests, with a coverage summary (COV=0: without)
 ifeq ($(COV),0)

@@ -15,7 +15,6 @@ from pathlib import Path
 from typing import Any
 
 from protolink import Agent, RunContext, RunEvent, RunInterrupted, RunManager, UncertainExecutionError
-
 from protolink.cli import main as protolink
 
 from . import screen

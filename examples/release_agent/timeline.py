@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from collections.abc import Iterator, Sequence
 
 from protolink import RunEvent
 
@@ -42,27 +41,30 @@ def _told(events: Sequence[RunEvent]) -> Iterator[tuple[int, RunEvent]]:
 
 
 def _numbered(events: Sequence[RunEvent]) -> Iterator[tuple[int, RunEvent]]:
-    """A process ends when the run pauses; the one that was killed ends before its successor finds it so."""
+    """A process ends when the run pauses, and when the operator has settled an action.
+
+    The one that was killed left no last event: its successor found what it had left.
+    """
     process, open_ = 0, False
+    unknown: set[str | None] = set()
     for event in events:
-        if not open_ or _is_uncertain(event):
-            process, open_ = process + 1, True
+        found = _uncertain(event)
+        if found or not open_:
+            process += 1
         yield process, event
-        open_ = not (event.type == "task.status" and event.final)
+        unknown.update(found)
+        settled = event.type == "action.completed" and event.action_id in unknown
+        open_ = not (settled or (event.type == "task.status" and event.final))
 
 
-def _is_uncertain(event: RunEvent) -> bool:
-    return event.type == "task.status" and any(item.get("code") == "execution_uncertain" for item in _blockers(event))
-
-
-def _blockers(event: RunEvent) -> Sequence[Mapping[str, Any]]:
-    task = event.payload.get("metadata", {}).get("task") or {}
-    found: Sequence[Mapping[str, Any]] = task.get("metadata", {}).get("blockers") or []
-    return found
+def _uncertain(event: RunEvent) -> list[str]:
+    """The actions whose outcome this event says is not known."""
+    found: list[str] = event.payload.get("metadata", {}).get("uncertain", [])
+    return found if event.type == "task.status" else []
 
 
 def _summary(event: RunEvent) -> str:
-    if _is_uncertain(event):
+    if _uncertain(event):
         return "Stopped: the outcome of a started action is not known"
     if event.type == "user_input.requested":
         return str(event.payload["request"]["question"])

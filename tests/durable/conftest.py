@@ -310,6 +310,9 @@ def publish(text: str) -> dict:
 
 async def publish_later(text: str) -> dict:
     """Publish a text, in a coroutine."""
+    if die == "waiting":
+        os.kill(os.getpid(), kill)
+        await asyncio.Event().wait()
     return publish(text)
 
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from protolink import ActionDeniedError, CapabilityPolicy, UncertainExecutionError
+from protolink import ActionDeniedError, CapabilityPolicy, RunAction, UncertainExecutionError
 from protolink.errors import DurableExecutionError
 from protolink.tools import PreparedTool, Tool
 
@@ -75,8 +75,6 @@ async def test_a_lost_idempotent_action_runs_again_when_that_is_wanted(scene: An
         keys.append(execution.idempotency_key)
         return "published"
 
-    from protolink import RunAction
-
     def tool() -> PreparedTool:
         return PreparedTool(
             publish,
@@ -122,6 +120,7 @@ async def test_an_ordinary_tool_cannot_be_made_to_run_again(scene: Any, tape: An
     assert scene.effects == ["hello"]
 
 
+# FAILS: nothing calls a tool's probe yet (decision 4).
 @pytest.mark.parametrize("kind", ["sync", "async"])
 async def test_a_probes_finding_is_proposed_and_not_believed_by_itself(scene: Any, tape: Any, kind: str) -> None:
     asked: list[Any] = []

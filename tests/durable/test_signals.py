@@ -72,17 +72,23 @@ def test_an_interrupted_process_leaves_an_unknown_effect(application: Any, tool:
     assert processes.published() == 1
 
 
-def test_ctrl_c_in_a_blocking_call_waits_for_the_stored_state(application: Any) -> None:
-    """The signal reaches the waiting main thread while the tool runs in the loop's thread."""
+def test_ctrl_c_in_a_blocking_call_comes_back_when_the_state_is_stored(application: Any) -> None:
+    """The signal reaches the waiting main thread while the tool waits in the loop's thread."""
     processes = application("direct")
-    found = processes.run("start", die="after effect", signal="SIGINT")
+    found = processes.run("start", die="waiting", signal="SIGINT", call=["publish_later", {"text": "hello"}])
     assert found["error"] == "KeyboardInterrupt"
     stored = processes.checkpoint()
-    # The tool could not be stopped and returned: its receipt was kept. Were it not, it would be uncertain.
     [entry] = stored.data["actions"].values()
-    assert (stored.status, entry["state"]) in (("canceled", "succeeded"), ("uncertain", "uncertain"))
-    assert stored.data["task"]["state"] == "canceled"
-    assert processes.published() == 1
+    assert (stored.status, entry["state"], stored.data["task"]["state"]) == ("uncertain", "uncertain", "canceled")
+    assert stored.data["task"]["metadata"]["blockers"][-1]["code"] == "execution_uncertain"
+
+
+def test_a_canceled_unknown_effect_is_reconciled_to_canceled(application: Any) -> None:
+    processes = application("direct")
+    processes.run("start", die="waiting", signal="SIGINT", call=["publish_later", {"text": "hello"}])
+    assert processes.run("reconcile", result="found") == {"output": None}
+    assert processes.checkpoint().status == "canceled"
+    assert "cannot be resumed" in processes.run("resume")["text"]
 
 
 def test_no_handler_is_installed_for_termination(direct: Any) -> None:

@@ -14,7 +14,7 @@ from typing import Any, ClassVar
 
 from ..drive.clock import SystemClock
 from ..drive.driver import MAX_RESULT_BYTES, STORE_PATIENCE
-from ..drive.ending import interrupted, uncertain_error
+from ..drive.ending import interrupted
 from ..drive.ports import Clock
 from ..engine.project import Event
 from ..engine.receipts import export
@@ -48,6 +48,7 @@ from .drive import Drive
 from .execution import Execution
 from .handle import RunHandle
 from .limits import SubagentLimits
+from .probe import uncertain
 from .responses import UNSET, Response
 from .roster import Roster, WorkerTool
 from .stream import stream
@@ -428,7 +429,7 @@ class Agent:
         context = RunContext.ensure_task_context(task, agent_name=self.name)
         begun = await self.execution.begin(task, context, token=token)
         if isinstance(begun, Run):
-            return self.stored_task(begun, task)
+            return await self.stored_task(begun, task)
         return await self._finish(begun)
 
     async def _finish(self, drive: Drive) -> Task:
@@ -436,15 +437,17 @@ class Agent:
         if active is not None:
             active.driver = drive.driver
         await drive.finish()
+        if drive.run.uncertain:
+            raise await uncertain(self, drive.run, drive.driver.errors)
         error = drive.failure()
         if error is not None:
             raise error
         return drive.task
 
-    def stored_task(self, run: Run, task: Task | None = None) -> Task:
+    async def stored_task(self, run: Run, task: Task | None = None) -> Task:
         """A stored run that is not driven now, as a task; the caller's own object when there is one."""
         if run.uncertain:
-            raise uncertain_error(run, {})
+            raise await uncertain(self, run, {})
         if run.phase == "active":
             raise DurableExecutionError(f"Run '{run.id}' was cut off while it ran; go on with resume('{run.id}')")
         found = export(run)
@@ -456,7 +459,7 @@ class Agent:
     async def _resume(self, run_id: str, response: Response, rerun: str | None) -> tuple[Task, Run]:
         begun = await self.execution.resume(run_id, response, rerun=rerun)
         if isinstance(begun, Run):
-            return self.stored_task(begun), begun
+            return await self.stored_task(begun), begun
         with self._active.register(begun.task):
             return await self._finish(begun), begun.run
 

@@ -6,7 +6,7 @@ import asyncio
 import weakref
 from typing import TYPE_CHECKING, Any
 
-from ..drive.ending import failure, interrupted, uncertain_error
+from ..drive.ending import failure, interrupted
 from ..engine.ledger import Ledger
 from ..engine.state import Run
 from ..errors import ApprovalRequiredError
@@ -14,6 +14,7 @@ from ..models import Task
 from ..runtime import CancellationToken, RunContext
 from .drive import Drive
 from .execution import Execution
+from .probe import uncertain
 from .roster import WorkerTool
 
 if TYPE_CHECKING:
@@ -77,7 +78,7 @@ class DirectCalls:
         await drive.finish()
         run = drive.run
         if run.uncertain:
-            raise uncertain_error(run, drive.driver.errors)
+            raise await uncertain(self._agent, run, drive.driver.errors)
         if run.outcome is None:
             raise interrupted(run, drive.task)
         if run.outcome == "completed":

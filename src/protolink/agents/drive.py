@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from ..drive.driver import Driver
-from ..drive.ending import failure, returns_failed, uncertain_error
+from ..drive.ending import failure, returns_failed
 from ..drive.journal import KeepNothing
 from ..engine.facts import Record
 from ..engine.receipts import export
@@ -63,9 +63,7 @@ class Drive:
         export(self.run)
 
     def failure(self) -> BaseException | None:
-        """The exception that the end means for ``run_task``; None when the task says it all."""
-        if self.run.uncertain:
-            return uncertain_error(self.run, self.driver.errors)
+        """The exception that a known end means for ``run_task``; None when the task says it all."""
         if self.run.outcome == "failed" and not returns_failed(self.run):
             return failure(self.run, self.task, self.driver.errors)
         return None

@@ -59,7 +59,7 @@ async def _default(agent: Agent, execution: Execution, task: Task, active: Activ
     context = RunContext.ensure_task_context(task, agent_name=agent.name)
     begun = await execution.begin(task, context, token=active.token, sinks=[queue.put_nowait], streaming=True)
     if isinstance(begun, Run):
-        agent.stored_task(begun, task)
+        await agent.stored_task(begun, task)
         queue.put_nowait(_final(task))
         return
     active.driver = begun.driver

@@ -240,7 +240,7 @@ class Refused:
 
 @dataclass(frozen=True, slots=True)
 class PreparationFailed:
-    """Application code failed before the intent: preparation or policy. Nothing happened."""
+    """Application code failed before the intent: preparation, policy, or who was asked. Nothing happened."""
 
     firm: ClassVar[bool] = False
     action: str

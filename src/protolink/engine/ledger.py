@@ -110,8 +110,8 @@ class Ledger:
         ):
             if limit is not None and not 0 <= used < limit * share:
                 return False
-        limit = self.budget.max_runtime_seconds
-        return limit is None or self.seconds(now) < limit * share
+        seconds = self.budget.max_runtime_seconds
+        return seconds is None or self.seconds(now) < seconds * share
 
     def restore(self, usage: dict[str, Any]) -> None:
         """Take over counters that were corrected by hand."""

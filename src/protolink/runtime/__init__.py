@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from .action import RunAction, contract_differences
 from .approval import ActionAuthorization, ApprovalDecision, ApprovalHandler, ApprovalHandlerLike, ApprovalRequest
+from .assertions import assert_budget_under, assert_no_denied_actions, assert_run_events
 from .authorizer import ActionAuthorizer
 from .budget import (
     BudgetDecision,
@@ -21,14 +22,32 @@ from .cancel import CancellationToken, TaskCancellationRequest
 from .context import RunContext
 from .enforcer import BudgetEnforcer
 from .events import RunEvent
+from .evidence import ToolEvidence, collect_tool_evidence
 from .handoff import RunHandoff
 from .interruption import InterruptionKind, RunInterruption
 from .manifest import ContextItem, ContextManifest, build_context_manifest
 from .policy import CapabilityPolicy, Policy, PolicyDecision, PolicyEffect, strictest
+from .recorder import RunRecorder
+from .replay import RunReplay
+from .report import RunReport
+from .report_diff import (
+    ALL_RUN_REPORT_SECTIONS,
+    RunReportDiff,
+    RunReportDiffConfig,
+    RunReportDifference,
+    RunReportDifferenceKind,
+    RunReportSection,
+    RunReportSource,
+    RunReportTolerance,
+    assert_run_matches,
+    diff_run_reports,
+    normalize_run_report,
+)
 from .sinks import EventSink, InMemoryEventSink
 from .user_input import UserInputRequest, UserInputResult, UserInputStatus
 
 __all__ = [
+    "ALL_RUN_REPORT_SECTIONS",
     "ActionAuthorization",
     "ActionAuthorizer",
     "ApprovalDecision",
@@ -57,12 +76,30 @@ __all__ = [
     "RunEvent",
     "RunHandoff",
     "RunInterruption",
+    "RunRecorder",
+    "RunReplay",
+    "RunReport",
+    "RunReportDiff",
+    "RunReportDiffConfig",
+    "RunReportDifference",
+    "RunReportDifferenceKind",
+    "RunReportSection",
+    "RunReportSource",
+    "RunReportTolerance",
     "TaskCancellationRequest",
+    "ToolEvidence",
     "UserInputRequest",
     "UserInputResult",
     "UserInputStatus",
+    "assert_budget_under",
+    "assert_no_denied_actions",
+    "assert_run_events",
+    "assert_run_matches",
     "build_context_manifest",
+    "collect_tool_evidence",
     "contract_differences",
+    "diff_run_reports",
     "judge_budget",
+    "normalize_run_report",
     "strictest",
 ]

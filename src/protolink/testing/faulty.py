@@ -131,7 +131,7 @@ class Process:
             result = work(db)
             if db.total_changes != changes:
                 stored.append(_news(db, before))
-                if stored[0] and _stolen(db):
+                if _stolen(db, stored[0]):
                     self._disk.stale_commits += 1
                 self._die(Crash(self.commits + 1) in faults)
             return result
@@ -236,5 +236,7 @@ def _news(db: sqlite3.Connection, before: dict[int, tuple[str, int]]) -> dict[st
     return found
 
 
-def _stolen(db: sqlite3.Connection) -> bool:
-    return db.execute("SELECT 1 FROM protolink_runs WHERE owner = 'thief'").fetchone() is not None
+def _stolen(db: sqlite3.Connection, runs: Iterable[str]) -> bool:
+    """Whether the thief owns one of these runs."""
+    owned = {run_id for (run_id,) in db.execute("SELECT run_id FROM protolink_runs WHERE owner = 'thief'")}
+    return not owned.isdisjoint(runs)

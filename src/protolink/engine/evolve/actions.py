@@ -38,7 +38,7 @@ def refused(run: Run, fact: f.Refused, at: float) -> None:
 
 def preparation_failed(run: Run, fact: f.PreparationFailed, at: float) -> None:
     action = current(run, fact.action)
-    if action is None or action.state not in ("proposed", "prepared"):
+    if action is None or action.state not in ("proposed", "prepared", "asked"):
         return
     action.state = "proposed"
     frame = run.frames[action.frame]

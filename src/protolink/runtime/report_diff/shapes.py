@@ -31,6 +31,7 @@ _LOOP_TYPES = frozenset(LLM_TYPES) | {
 }
 _NATIVE = ("action.", "approval.", "budget.", "user_input.", "task.", "tool.correction.", "validation.")
 _RUNTIME_LIMIT = "max_runtime_seconds"
+_OUT_OF_TIME = f"Run budget exceeded: {_RUNTIME_LIMIT}"
 
 
 def walk(shape: Shape, ids: Identities, record: Any) -> None:
@@ -73,6 +74,12 @@ def counter(ids: Identities, record: Any, key: Any) -> None:
 def timing(ids: Identities, record: Any, key: Any) -> None:
     if type(record[key]) in (int, float):
         record[key] = 0
+
+
+def message(ids: Identities, record: Any, key: Any) -> None:
+    """A text that may tell of a time limit, and then shows how long the run took."""
+    if type(record[key]) is str and record[key].startswith(_OUT_OF_TIME):
+        record[key] = _OUT_OF_TIME
 
 
 def inside(shape: Shape) -> Rule:
@@ -151,8 +158,13 @@ def decision(ids: Identities, record: Any, key: Any) -> None:
     """Of a policy, a person or a budget. What a time limit observed, and says of it, is a timing."""
     found = record[key]
     walk(_DECISION, ids, found)
-    if type(found) is dict and found.get("limit_name") == _RUNTIME_LIMIT:
+    if _is_timing(found):
         walk({"observed": timing, "message": time}, ids, found)
+        walk({"message": time}, ids, record)
+
+
+def _is_timing(found: Any) -> bool:
+    return type(found) is dict and found.get("limit_name") == _RUNTIME_LIMIT
 
 
 _ARTIFACT: Shape = {"id": identity("artifact"), "timestamp": time, "action_id": ACTION_ID, "parts": each(part)}
@@ -215,6 +227,7 @@ def event(ids: Identities, record: Any) -> None:
         if source is not None and payload.get("type") == source:
             _streamed(ids, record, payload, source)
         elif str(record.get("type")).startswith(_NATIVE):
+            _derived(record, payload)
             walk(DETAILS, ids, payload)
         elif payload.get("action_id") == record.get("action_id"):
             walk({"action_id": ACTION_ID}, ids, payload)
@@ -241,10 +254,11 @@ def _derived(record: Record, payload: Record) -> None:
             record["summary"] = "Artifact produced"
         case "llm.call.completed" if type(record.get("summary")) is str:
             record["summary"] = record["summary"].rpartition(" in ")[0] or record["summary"]
+        case "task.error":
+            walk({"summary": message}, Identities(), record)
         case "budget.warning" | "budget.exceeded":
-            found = payload.get("decision")
-            if type(found) is dict and found.get("limit_name") == _RUNTIME_LIMIT:
-                record["summary"] = payload["message"] = TIME
+            if _is_timing(payload.get("decision")):
+                record["summary"] = TIME
 
 
 _EVENT: Shape = {
@@ -267,6 +281,7 @@ _TASK_METADATA: Shape = {
     "blockers": each(of(BLOCKER)),
     "interruption": inside(INTERRUPTION),
     "interruptions": each(of(INTERRUPTION)),
+    "error": message,
     "subagent_runs": each(of({"run_id": RUN, "task_id": TASK_ID, "action_id": ACTION_ID})),
     "completed_after_cancellation": each(of({"action_id": ACTION_ID, **CALL_ID})),
     "completed_action_budget_overruns": each(of({"action_id": ACTION_ID, **CALL_ID, "decision": decision})),
@@ -286,7 +301,7 @@ DETAILS: Shape = {
     "action": inside(ACTION),
     "request": inside(REQUEST),
     "decision": decision,
-    "result": lambda ids, record, key: None,
+    "error_message": message,
     "latency_ms": timing,
     "metrics": inside(METRICS),
     "budget": inside(USAGE),
@@ -300,13 +315,12 @@ DETAILS: Shape = {
 }
 _RAW: Shape = {"event_id": identity("event"), "task_id": TASK_ID, "timestamp": time}
 
-SECTIONS: dict[str, Rule] = {
-    "context": inside(CONTEXT),
-    "context_manifests": story(of(MANIFEST)),
-    "events": story(event),
-    "actions": story(of(ACTION)),
-    "approvals": story(of(APPROVAL)),
-    "artifacts": story(artifact),
-    "metrics": story(of(METRICS)),
-    "final_task": inside(TASK),
+SEQUENCES: dict[str, Callable[[Identities, Any], None]] = {
+    "context_manifests": of(MANIFEST),
+    "events": event,
+    "actions": of(ACTION),
+    "approvals": of(APPROVAL),
+    "artifacts": artifact,
+    "metrics": of(METRICS),
 }
+RECORDS: dict[str, Shape] = {"context": CONTEXT, "final_task": TASK}

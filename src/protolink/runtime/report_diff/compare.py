@@ -1,0 +1,156 @@
+"""Comparing two projections, place by place. Nothing is executed."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from .align import Pair, align
+from .config import RunReportDiffConfig, RunReportSource
+from .difference import MISSING, RunReportDiff, RunReportDifference
+from .identity import Identity, Sequence
+from .normalise import Projection, project
+from .pointer import matches, pointer
+
+Path = tuple[str | int, ...]
+Found = list[RunReportDifference]
+
+
+def diff_run_reports(
+    baseline: RunReportSource, candidate: RunReportSource, *, config: RunReportDiffConfig | None = None
+) -> RunReportDiff:
+    """Everything that was added, removed or changed. Both sides are normalized first, each by itself.
+
+    Events and the like are aligned by content, other lists compared by position. Ids of the runtime need not be equal,
+    but must relate the same records on both sides. TypeError for a source that is no report.
+    """
+    rules = config or RunReportDiffConfig()
+    found = _Comparison(rules, project(baseline, rules), project(candidate, rules)).differences()
+    return RunReportDiff(tuple(found), rules.sections, rules.ignore_paths)
+
+
+def assert_run_matches(
+    baseline: RunReportSource, candidate: RunReportSource, *, config: RunReportDiffConfig | None = None
+) -> RunReportDiff:
+    """The outcome of ``diff_run_reports``; AssertionError with its redacted text when anything differs."""
+    found = diff_run_reports(baseline, candidate, config=config)
+    if not found.matches:
+        raise AssertionError(found.format())
+    return found
+
+
+class _Comparison:
+    """One comparison under way.
+
+    Ids correspond as they first meet. Records that are alike meet first, in all sections: what a changed record is
+    paired with may be a guess, and a wrong guess must not spoil the pairs that are certain.
+    """
+
+    def __init__(self, rules: RunReportDiffConfig, left: Projection, right: Projection) -> None:
+        self._sections = rules.sections
+        self._tolerances = [(tolerance.segments, tolerance) for tolerance in rules.tolerances]
+        self._left, self._right = left, right
+        self._forward: dict[str, str] = {}
+        self._backward: dict[str, str] = {}
+
+    def differences(self) -> Found:
+        pairs = {section: self._certain(section) for section in self._sections}
+        found: Found = []
+        for section in self._sections:
+            left, right = (side.sections.get(section, MISSING) for side in (self._left, self._right))
+            certain = pairs[section]
+            if certain is None:
+                found += self._compare(left, right, (section,))
+            else:
+                found += self._pairs(certain, left, right, (section,))
+        return found
+
+    def _certain(self, section: str) -> list[Pair] | None:
+        """Align a section and let the ids of alike records meet. Returns the pairs that are left to look into."""
+        left, right = self._left.sections.get(section), self._right.sections.get(section)
+        if not isinstance(left, Sequence) or not isinstance(right, Sequence):
+            return None
+        return [pair for pair in align(left, right) if not (pair.same and self._meet(section, pair))]
+
+    def _meet(self, section: str, pair: Pair) -> bool:
+        """Whether all ids of two alike records correspond."""
+        names = zip(self._left.names(section, pair.left), self._right.names(section, pair.right), strict=True)
+        return all([self._corresponds(left, right) for left, right in names])
+
+    def _corresponds(self, left: str, right: str) -> bool:
+        return self._forward.setdefault(left, right) == right and self._backward.setdefault(right, left) == left
+
+    # --------------------------------------------------------------------------------------------------- places
+
+    def _pairs(self, pairs: list[Pair], left: Any, right: Any, path: Path) -> Found:
+        found: Found = []
+        for pair in pairs:
+            before = MISSING if pair.left is None else left[pair.left]
+            after = MISSING if pair.right is None else right[pair.right]
+            index = pair.left if pair.right is None else pair.right
+            found += self._compare(before, after, (*path, index or 0))
+        return found
+
+    def _compare(self, left: Any, right: Any, path: Path) -> Found:
+        if left is MISSING or right is MISSING:
+            return [] if left is right else [_difference(path, left, right)]
+        if isinstance(left, dict) and isinstance(right, dict):
+            found: Found = []
+            for key in sorted(left.keys() | right.keys()):
+                found += self._compare(left.get(key, MISSING), right.get(key, MISSING), (*path, key))
+            return found
+        if isinstance(left, Sequence) and isinstance(right, Sequence):
+            return self._sequences(left, right, path)
+        if isinstance(left, list) and isinstance(right, list):
+            return self._lists(left, right, path)
+        return [] if self._equal(left, right, path) else [_difference(path, left, right)]
+
+    def _lists(self, left: list[Any], right: list[Any], path: Path) -> Found:
+        found: Found = []
+        for index in range(max(len(left), len(right))):
+            before = left[index] if index < len(left) else MISSING
+            after = right[index] if index < len(right) else MISSING
+            found += self._compare(before, after, (*path, index))
+        return found
+
+    def _sequences(self, left: Sequence, right: Sequence, path: Path) -> Found:
+        """Alike records first, for the sake of their ids; the differences in order all the same."""
+        pairs = align(left, right)
+        found: dict[int, Found] = {}
+        for same in (True, False):
+            for number, pair in enumerate(pairs):
+                if pair.same is same:
+                    found[number] = self._pairs([pair], left, right, path)
+        return [difference for number in range(len(pairs)) for difference in found[number]]
+
+    def _equal(self, left: Any, right: Any, path: Path) -> bool:
+        if isinstance(left, Identity) and isinstance(right, Identity):
+            return self._corresponds(left.name, right.name)
+        if _is_number(left) and _is_number(right):
+            return left == right or self._tolerated(left, right, path)
+        return type(left) is type(right) and bool(left == right)
+
+    def _tolerated(self, left: Any, right: Any, path: Path) -> bool:
+        rule = next((rule for segments, rule in self._tolerances if matches(segments, path)), None)
+        return rule is not None and rule.allows(left, right)
+
+
+def _is_number(value: Any) -> bool:
+    """Booleans are none, though Python counts them among the integers."""
+    return isinstance(value, (int, float)) and not isinstance(value, bool)
+
+
+def _difference(path: Path, left: Any, right: Any) -> RunReportDifference:
+    kind: Any = "added" if left is MISSING else "removed" if right is MISSING else "changed"
+    section: Any = path[0]
+    return RunReportDifference(section, pointer(path), kind, _shown(left), _shown(right))
+
+
+def _shown(value: Any) -> Any:
+    """A value as people see it, detached from the projection."""
+    if isinstance(value, Identity):
+        return value.name
+    if isinstance(value, dict):
+        return {key: _shown(item) for key, item in value.items()}
+    if isinstance(value, list):
+        return [_shown(item) for item in value]
+    return value

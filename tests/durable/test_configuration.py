@@ -1,0 +1,213 @@
+"""Which store, and what must match before a stored run goes on."""
+
+from __future__ import annotations
+
+import stat
+from typing import Any
+
+import pytest
+
+from protolink import Agent, CapabilityPolicy, CheckpointMismatchError, RunInterrupted, SubagentLimits
+from protolink.journal import SQLiteDurableStore
+from protolink.llms import MockLLM
+from protolink.tools import Tool, ask_user_tool
+
+QUESTION = {"question": "Which format?"}
+
+
+def application(path: Any, **changes: Any) -> Agent:
+    """An agent with everything that belongs to the contract; ``changes`` replace some of it."""
+    tools = changes.pop("tools", None) or [ask_user_tool(), note()]
+    child = changes.pop("child", None) or Agent(name="worker", llm=MockLLM(), description="works")
+    parts: dict[str, Any] = {
+        "name": "helper",
+        "description": "helps",
+        "llm": MockLLM("small", {"temperature": 0}),
+        "system_prompt": "Be brief.",
+        "subagents": [child],
+        "durability": str(path),
+        "execution_version": "workflow-3",
+    }
+    return Agent(tools=tools, **parts | changes)
+
+
+def note(**how: Any) -> Tool:
+    def note(text: str) -> str:
+        """Note a text."""
+        return text
+
+    return Tool.from_callable(note, **{"capabilities": ["note.write"]} | how)
+
+
+def wider_note() -> Tool:
+    def note(text: str, color: str = "red") -> str:
+        """Note a text."""
+        return text
+
+    return Tool.from_callable(note, capabilities=["note.write"])
+
+
+async def paused(path: Any) -> RunInterrupted:
+    with pytest.raises(RunInterrupted) as caught:
+        await application(path).call_tool("ask_user", **QUESTION)
+    return caught.value
+
+
+def answer(pause: Any) -> dict[str, Any]:
+    return {"request_id": pause.interruption.request_id, "answer": "CSV"}
+
+
+CHANGES: list[Any] = [
+    ({"llm": MockLLM("large", {"temperature": 0})}, "model"),
+    ({"llm": MockLLM("small", {"temperature": 1})}, "model"),
+    ({"llm": None}, "model"),
+    ({"system_prompt": "Be long."}, "instructions"),
+    ({"description": "hinders"}, "agent"),
+    ({"tools": [ask_user_tool(), note(description="Another text.")]}, "tool:note"),
+    ({"tools": [ask_user_tool(), note(capabilities=["note.read"])]}, "tool:note"),
+    ({"tools": [ask_user_tool(), wider_note()]}, "tool:note"),
+    ({"tools": [ask_user_tool()]}, "tool:note"),
+    ({"subagents": []}, "subagent:worker"),
+    ({"child": Agent(name="worker", llm=MockLLM(), description="rests")}, "worker/agent"),
+    ({"subagent_limits": SubagentLimits(max_children=3)}, "limits"),
+    ({"yield_after_steps": 4}, "slice"),
+    ({"execution_version": "workflow-4"}, "version"),
+]
+
+
+@pytest.mark.claim("STR-018", "STR-019", "STR-021", "STR-022", "DUR-058", "DUR-044")
+@pytest.mark.parametrize(("change", "part"), CHANGES)
+async def test_a_changed_contract_is_refused_with_the_name_of_the_part(
+    tmp_path: Any, change: dict[str, Any], part: str
+) -> None:
+    path = tmp_path / "runs.sqlite"
+    pause = await paused(path)
+    other = application(path, **dict(change))
+    with pytest.raises(CheckpointMismatchError, match=part) as caught:
+        await other.resume(pause.run_id, **answer(pause))
+    [named] = [found for found in caught.value.changes if found["part"] == part]
+    assert named["old"] != named["new"]
+    assert named["breaking"]
+    assert named["reason"]
+    # Nothing was migrated or spoilt: the matching application still goes on.
+    assert (await application(path).resume(pause.run_id, **answer(pause)))["answer"] == "CSV"
+
+
+@pytest.mark.claim("STR-021")
+async def test_a_changed_contract_is_refused_in_every_control(tmp_path: Any) -> None:
+    path = tmp_path / "runs.sqlite"
+    pause = await paused(path)
+    other = application(path, execution_version="other")
+    for attempt in (other.resume(pause.run_id), other.resume_task(pause.run_id)):
+        with pytest.raises(CheckpointMismatchError, match="version"):
+            await attempt
+    with pytest.raises(CheckpointMismatchError, match="version"):
+        other.reconcile(pause.run_id, "action_x", result=1)
+
+
+@pytest.mark.claim("STR-020", "DUR-043")
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"policy": CapabilityPolicy({"note.write": "require_approval"})},
+        {"expose_tool_results": True},
+        {"llm": MockLLM("small", {"temperature": 0}, default_response="another client")},
+        {"tools": [ask_user_tool(timeout_seconds=5), note()]},
+    ],
+)
+async def test_what_is_not_in_the_contract_is_not_noticed(tmp_path: Any, change: dict[str, Any]) -> None:
+    path = tmp_path / "runs.sqlite"
+    pause = await paused(path)
+    assert (await application(path, **dict(change)).resume(pause.run_id, **answer(pause)))["answer"] == "CSV"
+
+
+@pytest.mark.claim("STR-020")
+async def test_a_changed_function_body_is_not_noticed(direct: Any) -> None:
+    def version(number: int) -> Tool:
+        def publish(text: str) -> str:
+            """Publish a text."""
+            return f"{text} by body {number}"
+
+        return Tool.from_callable(publish, capabilities=["content.publish"])
+
+    policy = CapabilityPolicy({"content.publish": "require_approval"})
+    pause = await direct.pause(direct.agent([version(1)], ("publish", {"text": "hello"}), policy=policy))
+    response = {"request_id": pause.interruption.request_id, "approved": True}
+    assert await direct.agent([version(2)], policy=policy).resume(pause.run_id, **response) == "hello by body 2"
+
+
+async def test_a_factorys_model_is_part_of_the_contract(tmp_path: Any) -> None:
+    path = tmp_path / "runs.sqlite"
+    pause = await paused(path)
+    same = application(path, llm=None, llm_factory=lambda: MockLLM("small", {"temperature": 0}))
+    other = application(path, llm=None, llm_factory=lambda: MockLLM("large"))
+    with pytest.raises(CheckpointMismatchError, match="model"):
+        await other.resume(pause.run_id, **answer(pause))
+    assert (await same.resume(pause.run_id, **answer(pause)))["answer"] == "CSV"
+
+
+@pytest.mark.claim("STR-021", "DUR-058")
+async def test_another_agents_run_is_refused(tmp_path: Any) -> None:
+    path = tmp_path / "runs.sqlite"
+    pause = await paused(path)
+    with pytest.raises(CheckpointMismatchError, match="helper"):
+        await application(path, name="stranger").resume(pause.run_id, **answer(pause))
+
+
+@pytest.mark.claim("STR-012")
+async def test_a_stored_run_id_takes_no_other_task(scene: Any) -> None:
+    agent = scene.agent([ask_user_tool()], ("ask_user", QUESTION))
+    await scene.pause(agent)
+    with pytest.raises(CheckpointMismatchError, match="stored for task"):
+        await scene.begin(scene.agent([ask_user_tool()]))
+    assert agent.durability.get("run-1").status == "input-required"
+
+
+async def test_a_paused_task_that_is_submitted_again_stays_paused(scene: Any) -> None:
+    agent = scene.agent([ask_user_tool()], ("ask_user", QUESTION))
+    pause = await scene.pause(agent)
+    before = agent.durability.get("run-1")
+    again = await scene.agent([ask_user_tool()]).run_task(pause.task)
+    assert (again.state.value, again.metadata["interruption"]) == ("input-required", pause.interruption.to_dict())
+    assert agent.durability.get("run-1") == before
+
+
+@pytest.mark.claim("STR-001", "STR-011", "DUR-001")
+async def test_a_path_makes_a_private_sqlite_file(tmp_path: Any) -> None:
+    agent = application(tmp_path / "runs.sqlite")
+    await agent.call_tool("note", text="x")
+    assert isinstance(agent.durability, SQLiteDurableStore)
+    assert stat.S_IMODE((tmp_path / "runs.sqlite").stat().st_mode) == 0o600
+
+
+@pytest.mark.claim("STR-002", "STR-003")
+async def test_a_store_with_a_lease_and_a_version_label_are_taken(tmp_path: Any) -> None:
+    store = SQLiteDurableStore(tmp_path / "runs.sqlite", lease_seconds=42)
+    agent = application("", durability=store)
+    assert agent.durability is store
+    assert (agent.durability.lease_seconds, agent.execution_version) == (42, "workflow-3")
+    await agent.call_tool("note", text="x")
+    [stored] = store.list()
+    assert stored.status == "completed"
+
+
+@pytest.mark.claim("STR-014")
+async def test_a_store_of_four_methods_serves(scene: Any, tape: Any) -> None:
+    pause = await scene.pause(scene.agent([ask_user_tool()], ("ask_user", QUESTION), durability=tape))
+    assert tape.get("run-1").data["interruption"] == pause.interruption.to_dict()
+    again = scene.agent([ask_user_tool()], durability=tape)
+    await again.resume("run-1", **answer(pause))
+    assert tape.get("run-1").status == "completed"
+    assert tape.owners == {}
+
+
+@pytest.mark.parametrize("durability", [5, object(), ["runs.sqlite"]])
+def test_what_is_no_store_is_refused_with_the_missing_methods(durability: Any) -> None:
+    with pytest.raises(TypeError, match="acquire"):
+        Agent(name="helper", durability=durability)
+
+
+@pytest.mark.parametrize("version", ["", "  ", 3, None])
+def test_a_version_label_is_nonblank_text(version: Any) -> None:
+    with pytest.raises(ValueError, match="execution_version"):
+        Agent(name="helper", execution_version=version)

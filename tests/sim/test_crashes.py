@@ -1,0 +1,23 @@
+"""Every process death, before and after each commit of every scene; and in pairs for the hardest one."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.sim.scenes import LONG, SCENES
+
+
+@pytest.mark.parametrize("name", SCENES)
+def test_any_single_crash_changes_nothing(name: str) -> None:
+    scene = SCENES[name]
+    report = scene.crash_everywhere()
+    assert scene.problems(report) == []
+    assert report.runs == 1 + 2 * report.commits
+
+
+def test_any_two_crashes_change_nothing() -> None:
+    scene = SCENES[LONG]
+    report = scene.crash_everywhere(doubles=True)
+    print(f"{report.runs} runs of {report.commits} commits")
+    assert scene.problems(report) == []
+    assert report.runs > 400

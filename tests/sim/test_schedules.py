@@ -1,0 +1,28 @@
+"""A sample of random schedules. ``make sim`` runs many more; a seed that fails there fails here in the same way."""
+
+from __future__ import annotations
+
+from tests.sim.schedules import Simulation
+
+SAMPLE = 240
+
+
+def test_random_schedules_change_nothing() -> None:
+    with Simulation() as simulation:
+        for seed in range(SAMPLE):
+            simulation.run(seed)
+    totals = simulation.totals
+    print(totals)
+    assert totals.problems == {}
+    assert (totals.schedules, totals.twice, totals.lost, totals.stuck) == (SAMPLE, 0, 0, 0)
+    assert totals.drives > 2 * SAMPLE, "the schedules hardly disturbed anything"
+
+
+def test_a_seed_gives_the_same_schedule() -> None:
+    with Simulation() as simulation:
+        simulation.run(32)
+        first = (simulation.totals.facts, simulation.totals.drives, dict(simulation.totals.events))
+    with Simulation() as simulation:
+        simulation.run(32)
+        again = (simulation.totals.facts, simulation.totals.drives, dict(simulation.totals.events))
+    assert first == again
