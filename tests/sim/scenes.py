@@ -98,6 +98,9 @@ PARALLEL = {"native": True, "parallel_tool_calls": True}
 scene("answer only", ["hello"])
 scene("streamed", [call("note", "a"), "done"], "note", effects=("note a",), streaming=True)
 scene("one tool", [call("note", "a"), "done"], "note", effects=("note a",))
+scene("inline tool", [call("stamp", "a"), call("stamp", "b"), "done"], "stamp", effects=("stamp a", "stamp b"))
+scene("two calls in order", [turn(call("note", "a"), call("note", "b")), "done"], "note", agent=NATIVE,
+      effects=("note a", "note b"))  # fmt: skip
 scene("several turns", [call("note", "a"), call("read", key="k"), call("note", "b"), "ok"], "note read",
       effects=("note a", "note b"))  # fmt: skip
 
@@ -227,7 +230,7 @@ def spend(calls: int) -> Callable[[], Task]:
 
 scene("children on one budget", TWINS, children=twins, agent=PARALLEL, effects=("note one", "note two"), task=spend(8))
 scene("children beyond the budget", TWINS, children=twins, agent=PARALLEL, effects=("note one", "note two"),
-      outcome="failed", task=spend(5), compare=False)  # fmt: skip
+      outcome="failed", task=spend(4), compare=False)  # fmt: skip
 
 
 def sliced(world: World) -> list[Agent]:
@@ -239,6 +242,8 @@ scene("slices below", [delegate("kid", "help"), "done"], children=sliced,
       effects=("note 1", "note 2", "write 3", "note 4"))  # fmt: skip
 scene("slices", [call("note", "1"), call("note", "2"), call("note", "3"), "done"], "note",
       agent={"yield_after_steps": 1}, effects=("note 1", "note 2", "note 3"))  # fmt: skip
+scene("warned once", [call("note", "1"), call("note", "2"), call("note", "3"), "done"], "note",
+      effects=("note 1", "note 2", "note 3"), task=spend(5))  # fmt: skip
 
 
 def outage(calls: int) -> Callable[[World], None]:

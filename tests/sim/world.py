@@ -71,6 +71,7 @@ class World:
             self._effect("pick", check=_no_bad),
             self._effect("push", before=_no_bad),
             Tool.from_callable(self._read, name="read", read_only=True),
+            Tool.from_callable(self._stamp, name="stamp"),
             ask_user_tool(),
         ]
 
@@ -78,6 +79,10 @@ class World:
         """Look something up."""
         await self.gate()
         return f"value of {key}"
+
+    def _stamp(self, item: str) -> str:
+        """Do something in a plain function, which runs where the agent runs."""
+        return str(self.effects.do(f"stamp {item}", f"stamped {item}"))
 
     def _effect(
         self,

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from ..models import Task
-from ..runtime import RunContext, RunEvent, RunHandoff
+from ..runtime import RunContext, RunEvent, RunHandoff, RunReport, ToolEvidence
+from ..runtime.evidence import EvidenceTrail
 
 if TYPE_CHECKING:
     from .agent import Agent
@@ -20,12 +21,15 @@ class RunResult:
 
     ``status``: completed, failed, canceled or input-required. ``output`` only when completed. ``error``: ``{"code",
     "message", ...}`` when failed, and for a run whose provider is down. ``handoff`` when a work slice ended.
+    ``report`` and ``tool_evidence`` cover this attempt.
     """
 
     status: str
     task: Task | None
     output: Any = None
     error: dict[str, Any] | None = None
+    report: RunReport | None = None
+    tool_evidence: tuple[ToolEvidence, ...] = ()
     handoff: RunHandoff | None = None
 
 
@@ -39,6 +43,7 @@ class RunHandle:
         self._events: list[RunEvent] = []
         self._changed = asyncio.Event()
         self._ended = False
+        self._report: RunReport | None = None
         self._begun = False
         self._reason: str | None = None
         self._running = asyncio.get_running_loop().create_task(self._run())
@@ -58,6 +63,21 @@ class RunHandle:
                 return
             await self._changed.wait()
 
+    async def tool_evidence(self) -> AsyncIterator[ToolEvidence]:
+        """How the tool calls end, one by one; those that have ended already come first. Any number of readers."""
+        trail = EvidenceTrail()
+        async for event in self.events():
+            evidence = trail.add(event)
+            if evidence is not None:
+                yield evidence
+
+    @property
+    def report(self) -> RunReport:
+        """The report of what has happened so far; after the end that of the result."""
+        if self._report is not None:
+            return self._report
+        return RunReport.from_events(self._events, context=RunContext.from_task(self.task))
+
     async def cancel(self, reason: str = "Application requested cancellation") -> None:
         """Cancel the run. Harmless after its end, and again."""
         if self._running.done():
@@ -71,6 +91,15 @@ class RunHandle:
         await asyncio.wait([self._running])
 
     async def _run(self) -> RunResult:
+        try:
+            found = await self._outcome()
+            self._report = report = self.report
+            return replace(found, report=report, tool_evidence=report.tool_evidence)
+        finally:
+            self._ended = True
+            self._tell()
+
+    async def _outcome(self) -> RunResult:
         self._begun = True
         try:
             if self._reason is not None:
@@ -87,9 +116,6 @@ class RunHandle:
             return _result(self.task)
         except Exception as error:  # refused before it began; the handle tells it instead of raising
             return RunResult("failed", self.task, error={"code": type(error).__name__, "message": str(error)})
-        finally:
-            self._ended = True
-            self._tell()
 
     def _tell(self) -> None:
         self._changed.set()
@@ -107,4 +133,4 @@ def _result(task: Task) -> RunResult:
     if status == "input-required" and waiting.get("kind") == "retry":
         error = {"code": waiting["request"]["code"], "message": waiting["request"]["message"]}
     output = task.get_output() if status == "completed" else None
-    return RunResult(status, task, output, error, RunHandoff.from_task(task))
+    return RunResult(status, task, output, error, handoff=RunHandoff.from_task(task))

@@ -23,7 +23,9 @@ _SPELLINGS = {
 }
 
 
-def assert_run_events(source: Any, expected_types: Sequence[str], *, ordered: bool = True, allow_extra: bool = True) -> None:
+def assert_run_events(
+    source: Any, expected_types: Sequence[str], *, ordered: bool = True, allow_extra: bool = True
+) -> None:
     """The run has events of these types.
 
     ``ordered``: in this order. Without ``allow_extra``: these and no others, each as often as given. Unordered with
@@ -101,9 +103,10 @@ def assert_budget_under(
         "total_tokens": max_total_tokens,
         "runtime_seconds": max_runtime_seconds,
     }
-    over = [f"{name} {used[name]} > {limit}" for name, limit in limits.items() if limit is not None and used[name] > limit]
+    over = {name: limit for name, limit in limits.items() if limit is not None and used[name] > limit}
     if over:
-        raise AssertionError(f"The run exceeds its limits ({', '.join(over)})")
+        details = ", ".join(f"{name} {used[name]} > {limit}" for name, limit in over.items())
+        raise AssertionError(f"The run exceeds its limits ({details})")
     return used
 
 

@@ -32,9 +32,9 @@ _OUTCOMES: dict[str, ToolOutcomeName] = {
 class ToolEvidence:
     """The end of one tool call. ``started_at`` and ``duration_seconds`` are None for a call that never started.
 
-    ``outcome``: completed, failed, canceled, ``rejected`` (nothing changed, the model may correct), ``denied`` (by policy
-    or a person) or ``uncertain``. ``result_omitted``: there is a result and the events do not show it. ``error`` is the
-    failure, the rejection, or ``{"code", "message"}``.
+    ``outcome``: completed, failed, canceled, ``rejected`` (nothing changed, the model may correct), ``denied`` (by
+    policy or a person) or ``uncertain``. ``result_omitted``: there is a result and the events do not show it. ``error``
+    is the failure, the rejection, or ``{"code", "message"}``.
     """
 
     tool_name: str

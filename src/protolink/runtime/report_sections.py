@@ -103,7 +103,7 @@ def metrics(events: Iterable[RunEvent]) -> Records:
             measured = _completed(event)
             if measured and told.pop(event.task_id, None) != measured:
                 found.append(measured)
-        elif event.type == "llm.stream" and event.payload.get("llm_event_type", event.payload.get("type")) == METRICS_EVENT:
+        elif METRICS_EVENT in (event.payload.get("llm_event_type"), event.payload.get("type")):
             told[event.task_id] = measured = _told(event)
             found.append(measured)
     return tuple(found)

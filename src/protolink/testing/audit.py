@@ -16,7 +16,8 @@ from ..engine.state import Action, Run, status
 from ..models.json import dumps
 
 _ID = re.compile(r"\b[a-z]+_\d{14}_[0-9a-f]{16}\b")
-_COUNTERS = ("steps", "llm_calls", "tool_calls", "input_tokens", "output_tokens")
+#: Output tokens are not here: those of a refused reply are taken out of the usage again.
+_COUNTERS = ("steps", "llm_calls", "tool_calls", "input_tokens")
 
 
 def audit(records: Sequence[Record]) -> list[str]:
@@ -118,7 +119,7 @@ class Audit:
     def _within_limits(self, record: Record, now: dict[str, int]) -> None:
         for name in LIMITS:
             limit, used = getattr(self.run.ledger.budget, name), now.get(name.removeprefix("max_"))
-            if limit is not None and used is not None and used > limit and name != "max_output_tokens":
+            if limit is not None and used is not None and used > limit:
                 self._say(record, f"{name} is {limit} and {used} are used")
 
     def _compare_charges(self) -> None:

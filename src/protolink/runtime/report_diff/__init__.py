@@ -1,5 +1,7 @@
-"""Comparing recorded runs: ``config`` says how, ``normalise`` makes two reports comparable, ``align`` finds what belongs
-together, ``compare`` tells what differs, ``format`` shows it. ``shapes`` knows the records that ProtoLink writes.
+"""Comparing recorded runs.
+
+``config`` says how, ``normalise`` makes two reports comparable with what ``shapes`` knows of the records that ProtoLink
+writes, ``align`` finds what belongs together, ``compare`` tells what differs, ``format`` shows it.
 """
 
 from __future__ import annotations

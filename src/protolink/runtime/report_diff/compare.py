@@ -74,7 +74,8 @@ class _Comparison:
     def _meet(self, section: str, pair: Pair) -> bool:
         """Whether all ids of two alike records correspond."""
         names = zip(self._left.names(section, pair.left), self._right.names(section, pair.right), strict=True)
-        return all([self._corresponds(left, right) for left, right in names])
+        wrong = [left for left, right in names if not self._corresponds(left, right)]
+        return not wrong
 
     def _corresponds(self, left: str, right: str) -> bool:
         return self._forward.setdefault(left, right) == right and self._backward.setdefault(right, left) == left

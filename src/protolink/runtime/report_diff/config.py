@@ -52,7 +52,7 @@ class RunReportTolerance:
         return parse(self.path, "RunReportTolerance path")
 
     def allows(self, baseline: int | float, candidate: int | float) -> bool:
-        """Whether the numbers are close enough. Exact at any size: both count as the decimals that they are written as."""
+        """Whether the numbers are close enough. Exact at any size: a number is what its decimal text says."""
         left, right = _exact(baseline), _exact(candidate)
         distance, scale = abs(left - right), max(abs(left), abs(right))
         return distance <= _exact(self.absolute_tolerance) or distance <= _exact(self.relative_tolerance) * scale

@@ -12,7 +12,7 @@ from typing import Any
 
 
 class Identity(str):
-    """Stands for one id of one report. Its text is the kind, ``<action>``; ``name`` is what people see, ``<action:2>``."""
+    """Stands for one id of one report. Its text is the kind, ``<action>``; people see its ``name``, ``<action:2>``."""
 
     __slots__ = ("name",)
 

@@ -1,4 +1,4 @@
-"""From a source to its projection: the selected sections as detached JSON, without what is ignored or differs anyway."""
+"""From a source to its projection: the selected sections as new JSON, without what is ignored or differs anyway."""
 
 from __future__ import annotations
 
@@ -37,8 +37,8 @@ class Projection:
 def normalize_run_report(source: RunReportSource, *, config: RunReportDiffConfig | None = None) -> dict[str, Any]:
     """The projection of a report that comparisons work on, as new JSON. The source stays as it is.
 
-    Ids become ``<kind:number>``, numbered by first appearance; times ``<time>``, timings 0, sequence numbers None. Paths
-    to ignore mean the original report, those of tolerances what is left of it.
+    Ids become ``<kind:number>``, numbered by first appearance; times ``<time>``, timings 0, sequence numbers None.
+    Paths to ignore mean the original report, those of tolerances what is left of it.
     TypeError for a source of another shape, or one that holds what is not JSON.
     """
     projection = project(source, config or RunReportDiffConfig())
@@ -109,7 +109,8 @@ def _detached(source: RunReportSource, config: RunReportDiffConfig) -> dict[str,
 
 def _is_whole(source: Any) -> bool:
     """True for what is no iterable of events, or not usable at all."""
-    return isinstance(source, (RunReport, Mapping, str, bytes)) or isinstance(getattr(source, "report", None), RunReport)
+    found = getattr(source, "report", source)
+    return isinstance(found, (RunReport, Mapping, str, bytes, bytearray))
 
 
 def _listed(source: Any) -> Any:
