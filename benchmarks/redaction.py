@@ -15,8 +15,8 @@ from .timing import alternated
 
 VALUES = 20_000
 BYTES = 1_000_000
-#: The scalars of one record, and the bytes of text that are not free.
-SCALARS, FIXED = 10, 95
+#: The scalars of one record, and the characters of its text that are not free.
+SCALARS, FIXED = 20, 470
 ROUNDS = 15
 
 
@@ -45,7 +45,7 @@ def _copied(value: Any) -> Any:
 
 
 def _value() -> list[Any]:
-    """Records like those of events, with a secret, a time and an address in each, and words in all others."""
+    """Records like events, with a secret, times and an address in each, and words in all other texts."""
     random = Random(1)
     records = VALUES // SCALARS
     words = (BYTES // records - FIXED) // 5
@@ -54,15 +54,25 @@ def _value() -> list[Any]:
 
 def _record(number: int, random: Random, size: int) -> dict[str, Any]:
     return {
-        "event_id": f"event_{number}",
-        "timestamp": "2026-01-01T00:00:00+00:00",
-        "step": number,
-        "final": False,
+        "type": "action.completed",
+        "run_id": f"run_{number}",
+        "task_id": f"task_{number}",
+        "agent_name": "worker",
+        "sequence": number,
+        "step": 1,
+        "parent_span_id": None,
+        "severity": "info",
+        "summary": _words(random, size),
         "payload": {
-            "prompt": _words(random, size),
-            "arguments": {"path": _words(random, size), "limit": 5, "api_key": f"sk-{number}"},
+            "tool": "search",
+            "arguments": {"query": _words(random, size), "limit": 5, "api_key": f"sk-{number}"},
             "result": [_words(random, size * 3), f"https://example.org/items/{number}"],
+            "started_at": "2026-01-01T00:00:00+00:00",
         },
+        "final": False,
+        "event_id": f"event_{number}",
+        "version": "1.0",
+        "timestamp": "2026-01-01T00:00:00+00:00",
     }
 
 

@@ -44,7 +44,7 @@ def with_preview(arguments: dict[str, Any], context: RunContext) -> RunAction:
     return action.with_artifacts([preview])
 
 
-async def approve(request: ApprovalRequest) -> ApprovalDecision:
+async def approve(request: ApprovalRequest, context: RunContext) -> ApprovalDecision:
     """Show the preview and say yes."""
     preview = request.action.artifacts[0]
     print(f"approval of '{request.action.name}' is asked for; its preview {preview.name}:")

@@ -99,7 +99,7 @@ class Gate:
             raise
 
 
-def call(tool: str, **args: Any) -> dict[str, Any]:
+def call(tool: str, /, **args: Any) -> dict[str, Any]:
     """A model's tool call as a JSON action."""
     return {"type": "tool_call", "tool": tool, "args": args}
 
@@ -108,7 +108,7 @@ def delegate(agent: str, prompt: str = "do it") -> dict[str, Any]:
     return {"type": "agent_call", "agent": agent, "action": "infer", "prompt": prompt}
 
 
-def delegate_tool(agent: str, tool: str, **args: Any) -> dict[str, Any]:
+def delegate_tool(agent: str, tool: str, /, **args: Any) -> dict[str, Any]:
     return {"type": "agent_call", "agent": agent, "action": "tool_call", "tool": tool, "args": args}
 
 

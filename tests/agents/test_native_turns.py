@@ -84,7 +84,7 @@ async def test_results_stand_in_the_conversation_in_the_order_of_the_calls(paral
     seen: list[Any] = []
 
     def answer(history: Any, prompt: str) -> Any:
-        seen[:] = history.messages_raw() if hasattr(history, "messages_raw") else history.messages
+        seen[:] = history.messages
         return steps(0, 1, 2) if len(seen) < 4 else "done"
 
     llm = MockLLM(response_callback=answer, tool_calling="native")

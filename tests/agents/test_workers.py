@@ -179,7 +179,6 @@ async def test_facade_cannot_be_called_in_a_context() -> None:
 
 @pytest.mark.claim("WRK-022")
 async def test_facade_cannot_be_called_inside_active_execution() -> None:
-    # FAILS: a nested standalone call of a facade runs instead of failing clearly.
     found = bound(None, call("nest"), "done")
     seen: list[Any] = []
 
@@ -289,7 +288,6 @@ def test_registration_executes_no_work() -> None:
 @pytest.mark.parametrize("change", ["replaced", "removed"])
 @pytest.mark.parametrize("direct", [False, True])
 async def test_facade_never_picks_a_replacement(change: str, direct: bool) -> None:
-    # FAILS: a facade whose child was replaced runs the replacement instead of failing.
     ran: list[int] = []
 
     def impostor(item_id: int) -> str:

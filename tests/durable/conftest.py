@@ -107,7 +107,7 @@ class Scene:
         return MockLLM(response_callback=script, tool_calling="native" if native else None)
 
     def agent(self, tools: Any, *calls: tuple[str, dict[str, Any]], **how: Any) -> Agent:
-        """The agent as a new process makes it. ``calls``: what is called, directly (one) or by the model, one a turn."""
+        """The agent as a new process makes it. ``calls``: what is called: one directly, or one a turn by the model."""
         if calls:
             self.calls = list(calls)
         how.setdefault("durability", str(self.path))
@@ -379,7 +379,9 @@ class Processes:
     def run(self, verb: str, *, die: str = "", **how: Any) -> dict[str, Any]:
         """What one start printed; ``{"killed": signal}`` when it did not live to print."""
         command = [sys.executable, str(self._program), str(self.database), str(self._world), self.mode, verb, die]
-        done = subprocess.run([*command, json.dumps(how)], capture_output=True, text=True, env=dict(os.environ), timeout=60)
+        done = subprocess.run(
+            [*command, json.dumps(how)], capture_output=True, text=True, env=dict(os.environ), timeout=60
+        )
         if done.returncode < 0:
             return {"killed": -done.returncode}
         assert done.returncode == 0, done.stderr

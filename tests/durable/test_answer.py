@@ -82,7 +82,9 @@ async def test_an_answer_that_is_too_long_is_refused_with_its_limit(direct: Any)
     pause = await direct.pause(agent)
     with pytest.raises(ValueError, match="at most 4"):
         await agent.resume(pause.run_id, request_id=pause.interruption.request_id, answer="12345")
-    assert (await agent.resume(pause.run_id, request_id=pause.interruption.request_id, answer="1234"))["answer"] == "1234"
+    assert (await agent.resume(pause.run_id, request_id=pause.interruption.request_id, answer="1234"))[
+        "answer"
+    ] == "1234"
 
 
 @pytest.mark.claim("DUR-020", "DUR-026")
@@ -91,7 +93,9 @@ async def test_the_next_pause_interrupts_anew(inferred: Any) -> None:
     calls = QUESTION, ("publish", {"text": "hello"})
     first = await inferred.pause(fresh(inferred, *calls, policy=policy))
     with pytest.raises(RunInterrupted) as caught:
-        await fresh(inferred, policy=policy).resume(first.run_id, request_id=first.interruption.request_id, answer="CSV")
+        await fresh(inferred, policy=policy).resume(
+            first.run_id, request_id=first.interruption.request_id, answer="CSV"
+        )
     second = caught.value
     assert (second.run_id, second.interruption.kind) == (first.run_id, "approval")
     assert second.interruption.request_id != first.interruption.request_id

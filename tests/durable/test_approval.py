@@ -128,7 +128,9 @@ async def test_a_finished_effect_is_not_asked_for_again(inferred: Any) -> None:
     with pytest.raises(RunInterrupted) as caught:
         await fresh(inferred).resume(first.run_id, **approving(first))
     second = caught.value.interruption
-    assert [found.request["action"]["payload"]["arguments"]["text"] for found in caught.value.interruptions] == ["second"]
+    assert [found.request["action"]["payload"]["arguments"]["text"] for found in caught.value.interruptions] == [
+        "second"
+    ]
     stored = fresh(inferred).durability.get(first.run_id).data["actions"].values()
     done = next(entry for entry in stored if entry["state"] == "succeeded")
     assert done["authorization"]["policy_decision"]["effect"] == "require_approval"

@@ -1,4 +1,4 @@
-"""What a crash leaves behind, boundary by boundary: by killed processes, and by cutting a store after each of its saves."""
+"""What a crash leaves behind, boundary by boundary: by killed processes, and by cutting a store after each save."""
 
 from __future__ import annotations
 
@@ -235,7 +235,9 @@ async def test_no_crash_gives_corrections_back(inferred: Any, tape: Any) -> None
 @pytest.mark.claim("DUR-062", "DUR-055")
 async def test_no_crash_gives_budget_back(inferred: Any, tape: Any) -> None:
     calls = CALL, ("publish", {"text": "second"})
-    await inferred.begin(inferred.agent([inferred.publish()], *calls, durability=tape), budget=RunBudget(max_llm_calls=3))
+    await inferred.begin(
+        inferred.agent([inferred.publish()], *calls, durability=tape), budget=RunBudget(max_llm_calls=3)
+    )
     whole = tape.get("run-1").data["usage"]
     assert whole["llm_calls"] == 3
     intent = tape.first(lambda status, data: data["usage"]["llm_calls"] == 3)

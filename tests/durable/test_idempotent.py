@@ -120,7 +120,6 @@ async def test_an_ordinary_tool_cannot_be_made_to_run_again(scene: Any, tape: An
     assert scene.effects == ["hello"]
 
 
-# FAILS: nothing calls a tool's probe yet (decision 4).
 @pytest.mark.parametrize("kind", ["sync", "async"])
 async def test_a_probes_finding_is_proposed_and_not_believed_by_itself(scene: Any, tape: Any, kind: str) -> None:
     asked: list[Any] = []

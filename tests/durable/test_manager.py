@@ -11,6 +11,8 @@ from protolink import (
     CapabilityPolicy,
     CheckpointMismatchError,
     DurableExecutionError,
+    RedactionPolicy,
+    RunAction,
     RunBusyError,
     RunManager,
     UncertainExecutionError,
@@ -169,8 +171,6 @@ async def test_resume_cancel_and_reconcile_check_the_configuration(scene: Any) -
 
 @pytest.mark.claim("MGR-004")
 async def test_an_approval_by_the_manager_checks_the_prepared_action(scene: Any) -> None:
-    from protolink import RunAction
-
     revision = [1]
 
     def publish(text: str) -> str:
@@ -226,11 +226,23 @@ async def test_canceling_the_root_cancels_its_children(inferred: Any) -> None:
 async def test_everything_shown_is_redacted(scene: Any) -> None:
     question = ("ask_user", {"question": f"Use {SECRET}?"})
     pause = await scene.pause(fresh(scene, question))
-    manager = RunManager(fresh(scene))
+    manager = RunManager(fresh(scene), redaction_policy=RedactionPolicy(sensitive_values={SECRET}))
     shown = [manager.inspect("run-1"), *manager.list(), *manager.events("run-1")]
     shown.append(await manager.resume("run-1", request_id=pause.interruption.request_id, answer=SECRET))
     assert all(SECRET not in repr(item) for item in shown)
     assert SECRET in repr(fresh(scene).durability.get("run-1").data)
+
+
+@pytest.mark.claim("MGR-020")
+async def test_the_default_masks_what_is_named_a_secret(scene: Any) -> None:
+    def login(password: str) -> str:
+        """Log in."""
+        return password
+
+    tools = [Tool.from_callable(login, capabilities=["content.publish"])]
+    await scene.pause(scene.agent(tools, ("login", {"password": SECRET}), policy=ASK))
+    manager = RunManager(scene.agent(tools, policy=ASK))
+    assert SECRET not in repr([manager.inspect("run-1"), manager.list(), manager.events("run-1")])
 
 
 @pytest.mark.claim("MGR-007", "MGR-008", "MGR-009")

@@ -111,7 +111,11 @@ async def test_the_stored_request_is_the_one_that_was_raised(scene: Any) -> None
     agent = scene.agent([ask_user_tool()], ("ask_user", {"question": "Which format?", "options": ["CSV", "XML"]}))
     pause = await scene.pause(agent)
     found = pause.interruption
-    assert (found.kind, found.request["question"], found.request["options"]) == ("input", "Which format?", ["CSV", "XML"])
+    assert (found.kind, found.request["question"], found.request["options"]) == (
+        "input",
+        "Which format?",
+        ["CSV", "XML"],
+    )
     assert agent.durability.get(pause.run_id).data["interruption"] == found.to_dict()
 
 

@@ -40,7 +40,9 @@ async def test_a_response_without_its_request_id_is_refused(direct: Any, request
 async def test_another_requests_id_is_refused(scene: Any, call: Any) -> None:
     pause = await scene.pause(fresh(scene, call))
     response = {"answer": "CSV"} if call is QUESTION else {"approved": True}
-    found = await refused(scene, pause, DurableExecutionError, "no pending request", request_id="approval_x", **response)
+    found = await refused(
+        scene, pause, DurableExecutionError, "no pending request", request_id="approval_x", **response
+    )
     assert pause.interruption.request_id in str(found)
 
 
@@ -145,7 +147,11 @@ async def test_a_blank_run_id_is_refused(direct: Any, run_id: Any) -> None:
 
 async def test_an_unknown_run_is_named_and_not_created(direct: Any) -> None:
     agent = fresh(direct, CALL)
-    for attempt in (agent.resume("run-9"), agent.resume_task("run-9"), agent.resume("run-9", request_id="r", answer="x")):
+    for attempt in (
+        agent.resume("run-9"),
+        agent.resume_task("run-9"),
+        agent.resume("run-9", request_id="r", answer="x"),
+    ):
         with pytest.raises(DurableExecutionError, match="'run-9'"):
             await attempt
     with pytest.raises(DurableExecutionError, match="'run-9'"):

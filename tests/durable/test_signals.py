@@ -37,7 +37,9 @@ def task_of(scene: Any) -> Task:
 
 
 @pytest.mark.parametrize("kind", ["sync", "async"])
-async def test_stored_state_and_task_agree_after_an_interrupt(scene: Any, kind: str, states_of: Callable[..., Any]) -> None:
+async def test_stored_state_and_task_agree_after_an_interrupt(
+    scene: Any, kind: str, states_of: Callable[..., Any]
+) -> None:
     agent = scene.agent([interrupted_tool(scene, kind)], CALL)
     task = task_of(scene)
     with pytest.raises(KeyboardInterrupt):

@@ -251,7 +251,9 @@ async def test_an_unknown_effect_of_a_child_is_reconciled_through_the_root(infer
         )
         worker.card.name = "worker"
         hand_over = ("agent_call", {"agent": "worker", "action": "infer", "prompt": "publish hello"})
-        return inferred.agent([], hand_over, subagents=[worker], llm=inferred.model(hand_over, "root done", native=False))
+        return inferred.agent(
+            [], hand_over, subagents=[worker], llm=inferred.model(hand_over, "root done", native=False)
+        )
 
     error = await uncertain(inferred, family())
     assert error.run_id != "run-1"

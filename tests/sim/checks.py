@@ -6,11 +6,11 @@ import asyncio
 from collections.abc import Callable
 from typing import Any
 
-from protolink import Agent, RunContext, Task
+from protolink import Agent, RunAction, RunContext, Task
 from protolink.agents.drive import Drive
 from protolink.engine import facts as f
 from protolink.engine.fold import fold
-from protolink.testing import FaultyStore, Theft
+from protolink.testing import FaultyStore, ScriptedModel, Theft
 from protolink.testing.trial import Loop, Subject, Trial
 from protolink.tools import Tool
 from tests.sim.scenes import NATIVE, PARALLEL, SCENES, _handed, turn
@@ -111,21 +111,24 @@ def stored_beside_a_slow_read() -> list[str]:
     world, gate, store = World(), _Gate(), FaultyStore()
 
     async def slow(arguments: dict[str, Any], context: RunContext) -> Any:
-        from protolink import RunAction
-
         await gate.wait()
         return RunAction("tool.call", "slow", {"arguments": arguments})
 
     tool = Tool.from_callable(lambda: None, name="slow", action_builder=slow)
-    one = world.agent(None, "one", ["nothing"], "note")
-    two = Agent(name="two", llm=world.model([{"type": "tool_call", "tool": "slow", "args": {}}, "done"]), tools=[tool])
+    one = world.agent(None, "one", [], "note")
+    two = Agent(name="two", llm=ScriptedModel([call("slow"), "done"]), tools=[tool])
     direct = {"tool": "agent_call", "args": {"agent": "one", "action": "tool_call", "tool": "note", "args": {"item": "a"}}}
     script = [turn(direct, _handed("two", "help")), "done"]
-    agent = world.agent(store, "root", script, subagents=[one, two], **PARALLEL)
+    model = ScriptedModel(script, native=True)
+    agent = world.agent(store, "root", [], lines=model, subagents=[one, two], parallel_tool_calls=True)
+
+    async def last() -> None:
+        await _until(lambda: gate.waiting > 0)
 
     async def work() -> list[str]:
         drive, run_id = await _begin(agent)
         world.effects.begin(store.disk)
+        world.gate = last
         running = asyncio.create_task(drive.finish())
         await _until(lambda: gate.waiting > 0 and world.effects.done)
         await _steps()

@@ -51,9 +51,10 @@ def effect_before_its_intent_is_stored(patch: Patch) -> None:
 
 @mutant
 def next_step_before_the_receipt_is_stored(patch: Patch) -> None:
-    flush, held = Driver._flush, set[int]()
+    flush = Driver._flush
 
     async def late(self: Driver) -> None:
+        held = self.__dict__.setdefault("held", set())
         fresh = {record.n for record in self.buffer if isinstance(record.fact, f.ToolReturned)} - held
         held.update(fresh)
         if not fresh:

@@ -98,7 +98,8 @@ PARALLEL = {"native": True, "parallel_tool_calls": True}
 scene("answer only", ["hello"])
 scene("streamed", [call("note", "a"), "done"], "note", effects=("note a",), streaming=True)
 scene("one tool", [call("note", "a"), "done"], "note", effects=("note a",))
-scene("inline tool", [call("stamp", "a"), call("stamp", "b"), "done"], "stamp", effects=("stamp a", "stamp b"))
+scene("inline tools", [turn(call("stamp", "a"), call("stamp", "b")), "done"], "stamp", agent=NATIVE,
+      effects=("stamp a", "stamp b"))  # fmt: skip
 scene("two calls in order", [turn(call("note", "a"), call("note", "b")), "done"], "note", agent=NATIVE,
       effects=("note a", "note b"))  # fmt: skip
 scene("several turns", [call("note", "a"), call("read", key="k"), call("note", "b"), "ok"], "note read",

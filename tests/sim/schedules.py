@@ -120,7 +120,7 @@ class Race(Trial):
         if dice.random() < 0.5:
             yield Crash(dice.randint(1, 14), dice.random() < 0.5)
         if dice.random() < 0.3:
-            yield Outage(dice.randint(1, 10), dice.choice((1, 2, 200)))
+            yield Outage(dice.randint(1, 10), dice.choice((1, 2, 25)))
         if dice.random() < 0.2:
             yield Theft(dice.randint(2, 10))
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from tests.sim.checks import stolen
 from tests.sim.scenes import LONG, SCENES
 
 
@@ -21,3 +22,8 @@ def test_any_two_crashes_change_nothing() -> None:
     print(f"{report.runs} runs of {report.commits} commits")
     assert scene.problems(report) == []
     assert report.runs > 400
+
+
+@pytest.mark.parametrize("name", ["one tool", "four calls side by side", LONG])
+def test_any_stolen_lease_changes_nothing(name: str) -> None:
+    assert stolen(name) == []

@@ -14,8 +14,8 @@ Check = Callable[[], list[str]]
 
 #: What notices each mutant.
 NOTICED_BY: dict[str, Check] = {
-    "effect_before_its_intent_is_stored": partial(checks.crashed, "inline tool"),
-    "next_step_before_the_receipt_is_stored": partial(checks.crashed, "two calls in order"),
+    "effect_before_its_intent_is_stored": partial(checks.crashed, "inline tools"),
+    "next_step_before_the_receipt_is_stored": partial(checks.crashed, "inline tools"),
     "a_stale_owner_commits": partial(checks.stolen, "one tool"),
     "an_approval_is_used_twice": partial(checks.crashed, "four calls, two to approve"),
     "a_changed_payload_is_accepted": partial(checks.crashed, "changed after it was shown"),
@@ -35,6 +35,8 @@ NOTICED_BY: dict[str, Check] = {
 }
 
 
+# A sabotaged driver leaves coroutines behind.
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
 @pytest.mark.parametrize("name", MUTANTS)
 def test_sabotage_is_noticed(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     MUTANTS[name](monkeypatch)

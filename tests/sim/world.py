@@ -80,9 +80,9 @@ class World:
         await self.gate()
         return f"value of {key}"
 
-    def _stamp(self, item: str) -> str:
+    def _stamp(self, item: str) -> dict[str, Any]:
         """Do something in a plain function, which runs where the agent runs."""
-        return str(self.effects.do(f"stamp {item}", f"stamped {item}"))
+        return dict(self.effects.do(f"stamp {item}", {"done": f"stamp {item}"}))
 
     def _effect(
         self,

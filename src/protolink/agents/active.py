@@ -76,6 +76,10 @@ class ActiveTasks:
             await found.done.wait()
         return found.task
 
+    def within(self) -> bool:
+        """True in the code of one of these tasks: its handler, or a tool that it runs."""
+        return any(self._from_inside(found) for found in self._tasks.values())
+
     def _from_inside(self, found: Active) -> bool:
         current = asyncio.current_task()
         return current is found.owner or (found.driver is not None and found.driver.runs(current))

@@ -198,6 +198,7 @@ class Agent:
                 raise DurableExecutionError(
                     f"Subagent '{child.name}' is durable, its parent '{self.name}' is not; give the parent durability"
                 )
+            child.check_supported(child.llm)
 
     def _yields(self) -> bool:
         return self.yield_after_steps is not None or any(child._yields() for child in self.roster.children.values())
@@ -277,7 +278,11 @@ class Agent:
             task = Task.create_tool_call(tool_name=tool_name, args=dict(tool_args or {}), **how)
         else:
             raise ValueError("part_type must be 'infer', or 'tool_call' with a tool_name")
-        return self._output(await self.run_task(task))
+        with self._active.register(task) as active:
+            done = await self.run_task(task)
+            if done.state.value == "input-required" and active.driver is not None:
+                raise interrupted(active.driver.run, done, active.driver.errors)
+        return self._output(done)
 
     async def call_tool(self, tool_name: str, /, **kwargs: Any) -> Any:
         """Run one tool, governed like any action, and return its own result.
@@ -381,11 +386,11 @@ class Agent:
         what was displayed; ``arguments`` edit an approved action, which is then judged anew. ``rerun`` allows an
         idempotent uncertain action to run again.
         """
-        task, run = await self._resume(
+        task, run, errors = await self._resume(
             run_id, Response(request_id, approved, answer, fingerprint, arguments, reason), rerun
         )
         if task.state.value == "input-required":
-            raise interrupted(run, task)
+            raise interrupted(run, task, errors)
         return self._output(task)
 
     async def resume_task(
@@ -402,7 +407,7 @@ class Agent:
     ) -> Task:
         """``resume`` that returns the whole task, also when it pauses again."""
         response = Response(request_id, approved, answer, fingerprint, arguments, reason)
-        task, _ = await self._resume(run_id, response, rerun)
+        task, *_ = await self._resume(run_id, response, rerun)
         return task
 
     def reconcile(self, run_id: str, action_id: str, *, result: Any) -> None:
@@ -456,12 +461,14 @@ class Agent:
         task.state, task.artifacts, task.metadata = found.state, found.artifacts, found.metadata
         return task
 
-    async def _resume(self, run_id: str, response: Response, rerun: str | None) -> tuple[Task, Run]:
+    async def _resume(
+        self, run_id: str, response: Response, rerun: str | None
+    ) -> tuple[Task, Run, dict[str, BaseException]]:
         begun = await self.execution.resume(run_id, response, rerun=rerun)
         if isinstance(begun, Run):
-            return await self.stored_task(begun), begun
+            return await self.stored_task(begun), begun, {}
         with self._active.register(begun.task):
-            return await self._finish(begun), begun.run
+            return await self._finish(begun), begun.run, begun.driver.errors
 
     def _output(self, task: Task) -> Any:
         if task.state.value == "input-required":

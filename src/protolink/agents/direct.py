@@ -33,6 +33,8 @@ class DirectCalls:
         self._ledgers: dict[int, Ledger] = {}
 
     async def call(self, name: str, arguments: dict[str, Any]) -> Any:
+        if isinstance(self._agent.tools.get(name), WorkerTool) and self._agent._active.within():
+            raise ValueError(f"'{name}' declares a worker; inside a running task delegate by the model or an agent_call")
         task = Task.create_tool_call(tool_name=name, args=arguments)
         with self._agent._active.register(task) as active:
             context = RunContext.ensure_task_context(task, agent_name=self._agent.name)
@@ -80,7 +82,7 @@ class DirectCalls:
         if run.uncertain:
             raise await uncertain(self._agent, run, drive.driver.errors)
         if run.outcome is None:
-            raise interrupted(run, drive.task)
+            raise interrupted(run, drive.task, drive.driver.errors)
         if run.outcome == "completed":
             return run.output
         if run.outcome == "canceled":

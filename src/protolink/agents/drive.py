@@ -3,33 +3,48 @@
 from __future__ import annotations
 
 import asyncio
+import os
+from collections.abc import Sequence
 from dataclasses import dataclass, field
+from itertools import takewhile
 from typing import Any
 
 from ..drive.driver import Driver
 from ..drive.ending import failure, returns_failed
 from ..drive.journal import KeepNothing
+from ..engine import facts as f
 from ..engine.facts import Record
+from ..engine.fold import fold
 from ..engine.receipts import export
-from ..engine.state import Run
+from ..engine.state import Run, status
 from ..errors import StoreUnavailableError
 from ..models import Task
 from .heartbeat import HEARTBEAT
 from .pointing import PointingJournal
 
-#: Facts that could not be stored before a drive gave up, by store and run. The next drive in this process stores them
-#: first.
-_unsaved: dict[tuple[int, str], list[Record]] = {}
+#: Facts that could not be stored before a drive gave up, by store and run. Whoever opens the run next in this process
+#: stores them first. The store is kept with them, so that its id stays its own.
+_kept: dict[tuple[str | int, str], tuple[Any, list[Record]]] = {}
 
 
-def unsaved(journal: PointingJournal) -> list[Record]:
-    """The facts of this run that are known here and not yet stored."""
-    return _unsaved.get((id(journal.store), journal.run_id), [])
+def _place(journal: PointingJournal) -> tuple[str | int, str]:
+    path = getattr(journal.store, "path", None)
+    return (id(journal.store) if path is None else os.path.abspath(path)), journal.run_id
 
 
-def take_unsaved(journal: PointingJournal) -> list[Record]:
-    """The same, to be stored by the caller from now on."""
-    return _unsaved.pop((id(journal.store), journal.run_id), [])
+def _keep(journal: PointingJournal, records: Sequence[Record]) -> None:
+    """Intents that were not stored never began, and nothing that matters follows them."""
+    happened = takewhile(lambda record: not isinstance(record.fact, (f.ToolStarted, f.ModelStarted)), records)
+    _kept[_place(journal)] = journal.store, list(happened)
+
+
+def store_kept(journal: PointingJournal) -> None:
+    """Store what an earlier drive could not; blocking. Nothing when another owner went on with the run meanwhile."""
+    _, kept = _kept.get(_place(journal), (None, []))
+    if kept and journal.records and journal.records[-1].n + 1 == kept[0].n:
+        journal.append_now(kept, status(fold([*journal.records, *kept])))
+        journal.records.extend(kept)
+    _kept.pop(_place(journal), None)
 
 
 @dataclass
@@ -53,7 +68,7 @@ class Drive:
             await self.driver.drive()
         except StoreUnavailableError:
             if isinstance(journal, PointingJournal):
-                _unsaved[id(journal.store), journal.run_id] = list(self.driver.buffer)
+                _keep(journal, self.driver.buffer)
             raise
         finally:
             if stop is not None:

@@ -27,7 +27,7 @@ from ..errors import CheckpointMismatchError, DurableExecutionError
 from ..llms import LLM
 from ..models import Task
 from ..runtime import CancellationToken, RunContext
-from .drive import Drive, take_unsaved
+from .drive import Drive
 from .fingerprint import check, configuration
 from .node import Node, tree
 from .parts import specs
@@ -106,7 +106,6 @@ class Execution:
         task = Task.from_dict(run.task.to_dict())
         context = RunContext.from_dict(run.root.context)
         driver = self._driver(run, journal, nodes, context, task, sinks=sinks, streaming=streaming)
-        driver.buffer.extend(take_unsaved(journal))
         for fact in (f.Resumed(journal.epoch), *facts):
             driver.stage(fact)
         return Drive(driver, journal, task)

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from ..drive.ports import QuestionTool, ToolPort
+from ..drive.ports import InvalidArguments, QuestionTool, ToolPort
 from ..models.turn import RESERVED_NAMES
 from ..tools import Tool, as_tool
 
@@ -90,10 +90,13 @@ class Roster:
         return facade
 
     def worker(self, name: str) -> tuple[str, str | None] | None:
-        """The child behind a worker tool. ValueError when that child was replaced since it was declared."""
+        """The child behind a worker tool. InvalidArguments when that child was replaced since it was declared."""
         found = self.tools.get(name)
         if not isinstance(found, WorkerTool):
             return None
+        if self.children.get(found.worker_name) is not found.worker:
+            text = f"The worker '{found.worker_name}' behind '{name}' is another one now; declare it anew: add_worker_tool()"
+            raise InvalidArguments(text, "unknown_agent")
         return found.worker_name, found.tool_name
 
     def callable_tool(self, name: str) -> ToolPort | QuestionTool | None:

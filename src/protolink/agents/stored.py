@@ -19,7 +19,7 @@ from ..journal.adapter import open_journal, stored_records
 from ..llms import LLM
 from ..models.json import plain
 from ..runtime import RunContext, RunEvent
-from .drive import take_unsaved, unsaved
+from .drive import store_kept
 from .fingerprint import check, configuration
 from .pointing import PointingJournal
 
@@ -43,13 +43,19 @@ class StoredRuns:
     def open(self, run_id: str, *, create: bool = False) -> PointingJournal:
         """Own a run. The caller releases it."""
         check_id(run_id)
-        return PointingJournal(open_journal(self.store, run_id, self._agent.name, create=create), self.store)
+        journal = PointingJournal(open_journal(self.store, run_id, self._agent.name, create=create), self.store)
+        try:
+            store_kept(journal)
+        except BaseException:
+            journal.release_now()
+            raise
+        return journal
 
     def read(self, journal: PointingJournal) -> Run:
-        """The run as this process knows it: what is stored, and what it could not store yet."""
+        """The run as it is stored. DurableExecutionError when its id was taken and nothing followed."""
         if not journal.records:
             raise DurableExecutionError(f"Run '{journal.run_id}' was never started")
-        return fold([*journal.records, *unsaved(journal)])
+        return fold(journal.records)
 
     def records(self, run_id: str) -> list[Record]:
         """The stored facts of a run, without owning it. DurableExecutionError when there is none."""
@@ -150,7 +156,7 @@ class Repair:
         self._agent = agent
         self._run = run
         self._journal = journal
-        self._records: list[Record] = take_unsaved(journal)
+        self._records: list[Record] = []
 
     def stage(self, fact: f.Fact) -> None:
         run = self._run

@@ -16,7 +16,7 @@ from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping
 from typing import Any
 
 from ..engine import facts as f
-from ..engine.commands import Ask, CallModel, Command, Compose, Invoke, Prepare, Stage
+from ..engine.commands import Ask, Authorize, CallModel, Command, Compose, Invoke, Prepare, Stage
 from ..engine.decide import backs_off, decide, wake_at
 from ..engine.evolve import NO_HANDLER, evolve
 from ..engine.facts import Fact, Record
@@ -339,7 +339,7 @@ class Driver:
 
     async def _wait(self) -> None:
         """Until something arrives, or a time comes."""
-        self._drop_settled_asks()
+        self._drop_unwanted()
         now = self.clock.now()
         when = wake_at(self.run, now)
         forget = self.clock.call_at(when, self._notify) if when is not None else None
@@ -373,11 +373,25 @@ class Driver:
             sleeper.cancel()
         self._drain()
 
-    def _drop_settled_asks(self) -> None:
-        """A question that was settled another way is not waited for."""
+    def _drop_unwanted(self) -> None:
+        """Questions settled another way and the work of children whose parent has failed are canceled, once."""
         for command, task in list(self._running.items()):
-            if isinstance(command, Ask) and command.request not in self.run.requests:
+            if not task.cancelling() and self._unwanted(command):
                 task.cancel()
+
+    def _unwanted(self, command: Command) -> bool:
+        run = self.run
+        match command:
+            case Ask():
+                return command.request not in run.requests
+            case Compose() | CallModel():
+                return run.abandoned(run.frames[command.frame])
+            case Invoke() if run.durable and not run.actions[command.action].read_only:
+                return False  # to cut it off would make its effect unknown; it ends by itself and is recorded
+            case Prepare() | Authorize() | Invoke():
+                return run.abandoned(run.frames[run.actions[command.action].frame])
+            case _:
+                return False
 
     async def _rest(self) -> bool:
         """Nothing runs and nothing is wanted. True when the drive is over."""

@@ -28,9 +28,12 @@ from ..runtime import ApprovalDecision, ApprovalRequest, BudgetDecision, PolicyD
 Errors = Mapping[str, BaseException]
 
 
-def interrupted(run: Run, task: Task) -> RunInterrupted:
-    """What a paused run raises where a result was asked for."""
-    return RunInterrupted(task, run.id, interruptions(run))
+def interrupted(run: Run, task: Task, errors: Errors | None = None) -> RunInterrupted:
+    """What a paused run raises where a result was asked for; for a retry, with what went wrong last as its cause."""
+    found = RunInterrupted(task, run.id, interruptions(run))
+    if found.interruption.kind == "retry":
+        found.__cause__ = next(reversed(list((errors or {}).values())), None)
+    return found
 
 
 def uncertain_error(run: Run, errors: Errors, proposal: Mapping[str, Any] | None = None) -> UncertainExecutionError:

@@ -35,7 +35,10 @@ def prepare(driver: Driver, command: Prepare) -> Performed:
     frame = driver.run.frames[action.frame]
     agent = driver.agent(frame)
     call = action.call
-    worker = agent.worker(call.tool)
+    try:
+        worker = agent.worker(call.tool)
+    except InvalidArguments as error:
+        return _unprepared(action, error)
     delegation = worker is not None or call.tool == AGENT_CALL
     if delegation and (agent.peers is None or worker is not None or call.args.get("agent") in agent.children):
         return prepare_delegation(driver, frame, action, agent, worker)

@@ -39,7 +39,7 @@ def decide(run: Run, now: float) -> Sequence[Command]:
         steps = _step(run, frame, now)
         if steps and type(steps[0]) is Stage and type(steps[0].fact) is f.FrameClosed:
             return steps  # alone: an end may void a question that was about to be asked
-        wanted.extend(steps)
+        wanted[:0] = steps  # children are closed first, but ask and start in the order of the calls
     return admit(run, wanted, now) if wanted else wanted
 
 
@@ -121,6 +121,8 @@ def _provider_down(run: Run, frame: Frame) -> list[Command]:
     """A live run fails; a durable one keeps what it has and waits for somebody to say: again."""
     assert frame.down is not None
     error = {"code": frame.down["code"], "message": frame.down["message"], "step": frame.turn + 1}
+    if "action_id" in frame.down:
+        error["action_id"] = frame.down["action_id"]
     if not run.durable:
         return _close(run, frame, "failed", error)
     if any(run.actions[key].state == "executing" for key in frame.actions):
@@ -219,9 +221,10 @@ def _model(run: Run, frame: Frame, now: float) -> list[Command]:
 
 def _yield(run: Run, frame: Frame, now: float, compose: Compose) -> Command:
     """The slice is used up. Continuation is offered only if another turn would be permitted."""
-    [refusal] = admit(run, [compose], now)
-    if isinstance(refusal, Stage) and isinstance(refusal.fact, f.BudgetDenied):
-        return refusal
+    for step in (compose, CallModel(frame.id, frame.turn, 0, 0)):
+        [refusal] = admit(run, [step], now)
+        if isinstance(refusal, Stage) and isinstance(refusal.fact, f.BudgetDenied):
+            return refusal
     body = handoff(run, frame, now).to_dict()
     scope = run.scope(frame)
     return _asked(f"yield:{scope.run_id}:{frame.id}:{frame.turn}", "yield", frame, None, body)

@@ -169,6 +169,7 @@ class Run:
     epoch: int = 0
     n: int = 0
     seq: int = 1
+    at: float = 0.0
     children: int = 0
 
     @property
@@ -178,6 +179,14 @@ class Run:
     @property
     def task(self) -> Task:
         return self.scopes[""].task
+
+    def abandoned(self, frame: Frame) -> bool:
+        """True when a frame above has failed: the work of this one is not wanted any more."""
+        while frame.parent is not None:
+            frame = self.frames[self.actions[frame.parent].frame]
+            if frame.fault is not None:
+                return True
+        return False
 
     def scope(self, frame: Frame) -> Scope:
         return self.scopes[frame.scope]

@@ -123,7 +123,8 @@ def answer(run: Run, frame: Frame, outcome: str, error: dict[str, Any] | None, a
     if part is None:
         return None
     name = frame.spec.call.call.tool if frame.spec.call else None
-    action_id = frame.spec.call.action if frame.spec.call else None
+    # Not the call's own action: an edit may have taken its place.
+    action_id = frame.actions[0] if frame.spec.call and frame.actions else None
     return Artifact(f"art_{run.salt}_{run.n}", [part], {}, stamp(at), "result", name, None, None, action_id)
 
 
@@ -133,7 +134,7 @@ def _answer_part(run: Run, frame: Frame, outcome: str, error: dict[str, Any] | N
             return Part.infer_output(content=frame.answer)
         return Part.error("no_llm", error["message"]) if error and error["code"] == "no_llm" else None
     call_id = frame.spec.call.call.id or frame.spec.call.action
-    action = run.actions[frame.spec.call.action]
+    action = run.actions[frame.actions[0]]
     if outcome == "completed":
         return Part.tool_output(call_id=call_id, result=action.result)
     if outcome == "failed" and error is not None:

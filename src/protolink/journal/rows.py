@@ -197,7 +197,8 @@ def _batches(db: sqlite3.Connection, row: RunRow) -> Iterator[Batch]:
         "SELECT place, body, checksum FROM protolink_facts WHERE place BETWEEN ? AND ? ORDER BY place",
         (place(row.number, 0), place(row.number + 1, 0) - 1),
     )
-    for key, body, written in stored:
+    # All at once: a cursor that an error's traceback keeps alive would keep the connection in this old snapshot.
+    for key, body, written in stored.fetchall():
         n = key - place(row.number, 0)
         body = body if isinstance(body, bytes) else str(body).encode()
         batch = Batch(n, body.count(b"\n") + 1, body)

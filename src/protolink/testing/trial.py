@@ -118,10 +118,10 @@ class Trial:
         self.judge()
         return self
 
-    async def to_its_end(self) -> bool:
-        """Take step after step, with a new process after each death. False when that does not end."""
+    async def to_its_end(self, steps: int = PATIENCE) -> bool:
+        """Take step after step, with a new process after each death. False when the run has not ended by then."""
         agent = self.subject.make_agent(self.store)
-        for _ in range(PATIENCE):
+        for _ in range(steps):
             try:
                 if await self.step(agent):
                     return True

@@ -42,6 +42,7 @@ def start(record: Record, task: Task | None = None) -> Run:
     run.ledger.start_clock(record.at)
     record_state(run, run.root, "working", record.at)
     run.n = record.n + 1
+    run.at = record.at
     return run
 
 
@@ -49,6 +50,7 @@ def evolve(run: Run, record: Record) -> None:
     """Take one fact over. Facts that come too late (for what is closed or settled) change nothing."""
     _RULES[type(record.fact)](run, record.fact, record.at)
     run.n = record.n + 1
+    run.at = record.at
     if type(record.fact) in _RECEIPTS:
         record_receipt(run, record)
 

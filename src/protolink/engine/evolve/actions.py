@@ -84,7 +84,7 @@ def tool_failed(run: Run, fact: f.ToolFailed, at: float) -> None:
     action = executing(run, fact.action)
     if action is None:
         return
-    if fact.code == "canceled" and run.cancel is not None:
+    if fact.code == "canceled" and (run.cancel is not None or run.abandoned(run.frames[action.frame])):
         action.error = {"code": "canceled", "message": fact.message}
         settle(run, action, "canceled")
     else:

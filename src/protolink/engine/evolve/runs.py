@@ -19,6 +19,8 @@ def resumed(run: Run, fact: f.Resumed, at: float) -> None:
     run.phase = "active"
     run.epoch = fact.epoch
     if run.outcome is None:
+        # After a crash the last drive ends with what it stored last: nobody worked since.
+        run.ledger.stop_clock(run.at)
         run.ledger.start_clock(at)
         record_state(run, run.root, "working", at)
     for frame in run.open.values():

@@ -96,8 +96,8 @@ def tool_rejected(run: Run, fact: f.ToolRejected, story: Story, at: float) -> No
 def tool_failed(run: Run, fact: f.ToolFailed, story: Story, at: float) -> None:
     action = run.actions[fact.action]
     frame = run.frames[action.frame]
-    if fact.code == "canceled" and run.cancel is not None:
-        canceled(frame, action, story, run.cancel.reason)
+    if fact.code == "canceled" and (run.cancel is not None or run.abandoned(frame)):
+        canceled(frame, action, story, run.cancel.reason if run.cancel else "the parent has ended")
         return
     error = {"code": fact.code, "message": fact.message}
     payload = {**named(action), "error": error, "message": fact.message, "recoverable": False}

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+from types import NoneType
 from typing import Any
 
 from .align import Pair, align
 from .config import RunReportDiffConfig, RunReportSource
 from .difference import MISSING, RunReportDiff, RunReportDifference
-from .identity import Identity, Sequence
+from .identity import Identity, Sequence, shown
 from .normalise import Projection, project
 from .pointer import matches, pointer
 
 Path = tuple[str | int, ...]
 Found = list[RunReportDifference]
+
+_LEAVES = (str, int, float, bool, NoneType)
 
 
 def diff_run_reports(
@@ -73,12 +76,13 @@ class _Comparison:
 
     def _meet(self, section: str, pair: Pair) -> bool:
         """Whether all ids of two alike records correspond."""
-        names = zip(self._left.names(section, pair.left), self._right.names(section, pair.right), strict=True)
-        wrong = [left for left, right in names if not self._corresponds(left, right)]
+        met = zip(self._left.within(section, pair.left), self._right.within(section, pair.right), strict=True)
+        wrong = [left for left, right in met if not self._corresponds(left, right)]
         return not wrong
 
-    def _corresponds(self, left: str, right: str) -> bool:
-        return self._forward.setdefault(left, right) == right and self._backward.setdefault(right, left) == left
+    def _corresponds(self, left: Identity, right: Identity) -> bool:
+        a, b = left.name, right.name
+        return self._forward.setdefault(a, b) == b and self._backward.setdefault(b, a) == a
 
     # --------------------------------------------------------------------------------------------------- places
 
@@ -95,15 +99,20 @@ class _Comparison:
         if left is MISSING or right is MISSING:
             return [] if left is right else [_difference(path, left, right)]
         if isinstance(left, dict) and isinstance(right, dict):
-            found: Found = []
-            for key in sorted(left.keys() | right.keys()):
-                found += self._compare(left.get(key, MISSING), right.get(key, MISSING), (*path, key))
-            return found
+            return self._mappings(left, right, path)
         if isinstance(left, Sequence) and isinstance(right, Sequence):
             return self._sequences(left, right, path)
         if isinstance(left, list) and isinstance(right, list):
             return self._lists(left, right, path)
         return [] if self._equal(left, right, path) else [_difference(path, left, right)]
+
+    def _mappings(self, left: dict[str, Any], right: dict[str, Any], path: Path) -> Found:
+        suspects = [key for key, value in left.items() if not _surely_equal(value, right.get(key, MISSING))]
+        suspects += right.keys() - left.keys()
+        found: Found = []
+        for key in sorted(suspects):
+            found += self._compare(left.get(key, MISSING), right.get(key, MISSING), (*path, key))
+        return found
 
     def _lists(self, left: list[Any], right: list[Any], path: Path) -> Found:
         found: Found = []
@@ -125,7 +134,7 @@ class _Comparison:
 
     def _equal(self, left: Any, right: Any, path: Path) -> bool:
         if isinstance(left, Identity) and isinstance(right, Identity):
-            return self._corresponds(left.name, right.name)
+            return self._corresponds(left, right)
         if _is_number(left) and _is_number(right):
             return left == right or self._tolerated(left, right, path)
         return type(left) is type(right) and bool(left == right)
@@ -133,6 +142,11 @@ class _Comparison:
     def _tolerated(self, left: Any, right: Any, path: Path) -> bool:
         rule = next((rule for segments, rule in self._tolerances if matches(segments, path)), None)
         return rule is not None and rule.allows(left, right)
+
+
+def _surely_equal(left: Any, right: Any) -> bool:
+    """Equal leaves, without the cost of looking closer. Most places of most comparisons are."""
+    return type(left) in _LEAVES and type(left) is type(right) and bool(left == right)
 
 
 def _is_number(value: Any) -> bool:
@@ -143,15 +157,4 @@ def _is_number(value: Any) -> bool:
 def _difference(path: Path, left: Any, right: Any) -> RunReportDifference:
     kind: Any = "added" if left is MISSING else "removed" if right is MISSING else "changed"
     section: Any = path[0]
-    return RunReportDifference(section, pointer(path), kind, _shown(left), _shown(right))
-
-
-def _shown(value: Any) -> Any:
-    """A value as people see it, detached from the projection."""
-    if isinstance(value, Identity):
-        return value.name
-    if isinstance(value, dict):
-        return {key: _shown(item) for key, item in value.items()}
-    if isinstance(value, list):
-        return [_shown(item) for item in value]
-    return value
+    return RunReportDifference(section, pointer(path), kind, shown(left), shown(right))

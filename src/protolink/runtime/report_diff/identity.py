@@ -8,6 +8,7 @@ identities correspond one to one. Numbers would not do: one more action early in
 
 from __future__ import annotations
 
+from collections import defaultdict
 from typing import Any
 
 
@@ -26,28 +27,33 @@ class Sequence(list[Any]):
 
 
 class Identities:
-    """The identities of one report, numbered by first appearance within their kind, and every place they stand at."""
+    """The identities of one report. ``met`` has one for every id that was replaced, in the order of reading."""
+
+    __slots__ = ("_known", "met")
 
     def __init__(self) -> None:
-        self.places: list[tuple[dict[str, Any] | list[Any], Any]] = []
-        self._known: dict[tuple[str, str], Identity] = {}
-        self._count: dict[str, int] = {}
+        self.met: list[Identity] = []
+        self._known: defaultdict[str, dict[str, Identity]] = defaultdict(dict)
 
-    def put(self, kind: str, container: dict[str, Any] | list[Any], key: Any) -> None:
-        """Replace the id at this place. What is no nonempty text stays: there is no identity in it."""
-        value = container[key]
+    def of(self, kind: str, value: Any) -> Any:
+        """The identity of an id, numbered by first appearance in its kind. What is no nonempty text has none."""
         if type(value) is not str or not value:
-            return
-        found = self._known.get((kind, value))
+            return value
+        known = self._known[kind]
+        found = known.get(value)
         if found is None:
-            found = Identity(f"<{kind}>")
-            self._count[kind] = number = self._count.get(kind, 0) + 1
-            found.name = f"<{kind}:{number}>"
-            self._known[kind, value] = found
-        container[key] = found
-        self.places.append((container, key))
+            found = known[value] = Identity(f"<{kind}>")
+            found.name = f"<{kind}:{len(known)}>"
+        self.met.append(found)
+        return found
 
-    def named(self) -> None:
-        """Put the visible names in place of all identities."""
-        for container, key in self.places:
-            container[key] = container[key].name
+
+def shown(value: Any) -> Any:
+    """A value as people see it: detached JSON with the names of identities."""
+    if isinstance(value, Identity):
+        return value.name
+    if isinstance(value, dict):
+        return {key: shown(item) for key, item in value.items()}
+    if isinstance(value, list):
+        return [shown(item) for item in value]
+    return value

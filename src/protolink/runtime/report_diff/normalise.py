@@ -1,4 +1,4 @@
-"""From a source to its projection: the selected sections as new JSON, without what is ignored or differs anyway."""
+"""From a source to its projection: the selected sections as JSON, without what is ignored or differs anyway."""
 
 from __future__ import annotations
 
@@ -6,32 +6,29 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from pydantic_core import to_json
-
-from protolink.models.json import encode, loads
+from protolink.models.json import encode, is_plain, loads
 
 from ..report import RunReport
 from ..report_source import report_of
 from .config import RunReportDiffConfig, RunReportSource
-from .identity import Identities, Sequence
-from .pointer import Place, Segments, places
-from .shapes import RECORDS, SEQUENCES, walk
+from .identity import Identities, Identity, Sequence, shown
+from .pointer import Place, places
+from .shapes import RECORDS, SEQUENCES
 
 _MADE = ("event_id", "timestamp")
 
 
 @dataclass(slots=True)
 class Projection:
-    """``spans``: for every record of a sequence-like section, which of the places of ``ids`` lie in it."""
+    """``spans``: for every record of a sequence-like section, which of the identities met lie in it."""
 
     sections: dict[str, Any]
     ids: Identities = field(default_factory=Identities)
-    spans: dict[str, list[tuple[int, int]]] = field(default_factory=dict)
+    spans: dict[str, list[slice]] = field(default_factory=dict)
 
-    def names(self, section: str, position: int | None) -> list[str]:
-        """The names of all ids in one record, in the order of its shape."""
-        start, stop = self.spans[section][position or 0]
-        return [container[key].name for container, key in self.ids.places[start:stop]]
+    def within(self, section: str, position: int | None) -> list[Identity]:
+        """The identities in one record, in the order of its shape."""
+        return self.ids.met[self.spans[section][position or 0]]
 
 
 def normalize_run_report(source: RunReportSource, *, config: RunReportDiffConfig | None = None) -> dict[str, Any]:
@@ -41,70 +38,78 @@ def normalize_run_report(source: RunReportSource, *, config: RunReportDiffConfig
     Paths to ignore mean the original report, those of tolerances what is left of it.
     TypeError for a source of another shape, or one that holds what is not JSON.
     """
-    projection = project(source, config or RunReportDiffConfig())
-    projection.ids.named()
-    return dict(loads(to_json(projection.sections)))
+    return dict(shown(project(source, config or RunReportDiffConfig()).sections))
 
 
 def project(source: RunReportSource, config: RunReportDiffConfig) -> Projection:
-    """The projection with its identities in place."""
-    data = _detached(source, config)
-    _drop(data, config.ignored)
-    kept = [
-        (container, key, container[key])
-        for tolerance in config.tolerances
-        for container, key in places(data, tolerance.segments)
-        if type(container[key]) in (int, float)
-    ]
+    """The projection with its identities in place. It shares values with the source and must not be changed."""
+    data = _sections(source, config)
+    if config.ignore_paths or config.tolerances:
+        data = loads(encode(data))
+    _drop(data, [place for pattern in config.ignored for place in places(data, pattern)])
+    kept = [place for rule in config.tolerances for place in places(data, rule.segments) if _is_number(place.value)]
     projection = Projection(data)
     for section in config.sections:
         _normalise(projection, section, volatile=config.normalize_volatile)
-    for container, key, value in kept:
-        container[key] = value
+    for place in kept:
+        place.put(data)
     return projection
 
 
 def _normalise(projection: Projection, section: str, *, volatile: bool) -> None:
     found, ids = projection.sections.get(section), projection.ids
     if section in SEQUENCES and type(found) is list:
-        read, spans = SEQUENCES[section], []
-        for record in found:
-            start = len(ids.places)
-            if volatile:
-                read(ids, record)
-            spans.append((start, len(ids.places)))
-        projection.spans[section] = spans
-        projection.sections[section] = Sequence(found)
+        if volatile:
+            rule, spans, start = SEQUENCES[section], [], len(ids.met)
+            records = Sequence()
+            for item in found:
+                records.append(rule(ids, item))
+                spans.append(slice(start, start := len(ids.met)))
+        else:
+            records, spans = Sequence(found), [slice(0, 0)] * len(found)
+        projection.sections[section], projection.spans[section] = records, spans
     elif section in RECORDS and volatile:
-        walk(RECORDS[section], ids, found)
+        projection.sections[section] = RECORDS[section](ids, found)
 
 
-def _drop(data: dict[str, Any], ignored: Iterable[Segments]) -> None:
-    """Remove every ignored place. All are found before the first one goes, so that indexes mean the original."""
-    found: dict[tuple[int, Any], Place] = {}
-    for pattern in ignored:
-        found |= {(id(container), key): (container, key) for container, key in places(data, pattern)}
-    last_first = sorted(found.values(), key=lambda place: place[1] if isinstance(place[0], list) else -1, reverse=True)
-    for container, key in last_first:
-        del container[key]
+def _drop(data: dict[str, Any], ignored: Iterable[Place]) -> None:
+    """Remove every ignored place. The last of a list goes first, so that the indexes of the others stay."""
+    found = {(id(place.container), place.key): place for place in ignored}
+    last_first = sorted(found.values(), key=lambda place: place.key if isinstance(place.key, int) else 0, reverse=True)
+    for place in last_first:
+        del place.container[place.key]
 
 
-def _detached(source: RunReportSource, config: RunReportDiffConfig) -> dict[str, Any]:
-    """The selected sections as new JSON. Members of serialized events that are not known here are compared too."""
+def _is_number(value: Any) -> bool:
+    return type(value) in (int, float)
+
+
+# ------------------------------------------------------------------------------------------------------- reading
+
+
+def _sections(source: RunReportSource, config: RunReportDiffConfig) -> dict[str, Any]:
+    """The selected sections as JSON."""
     given: Any = source if _is_whole(source) else _listed(source)
     try:
         data = report_of(given).to_dict()
     except ValueError as error:
         raise TypeError(f"this is no run report: {error}") from error
-    events = given.get("events") if isinstance(given, Mapping) else given
-    if isinstance(events, (list, tuple)):
-        raw = [event for event in events if not isinstance(given, Mapping) or isinstance(event, Mapping)]
-        made = {} if config.normalize_volatile else dict.fromkeys(_MADE)
-        for event, original in zip(data["events"], raw, strict=True):
-            if isinstance(original, Mapping):
-                event |= {key: value for key, value in original.items() if key not in event}
-                event |= {key: None for key in made if not original.get(key)}
-    return dict(loads(encode({section: data[section] for section in config.sections})))
+    _complete(data["events"], given, exact=not config.normalize_volatile)
+    found: dict[str, Any] = {section: data[section] for section in config.sections}
+    return found if is_plain(found) else dict(loads(encode(found)))
+
+
+def _complete(events: list[dict[str, Any]], given: Any, *, exact: bool) -> None:
+    """Put back members of serialized events that are not known here, and take out ids that were made up just now."""
+    originals = given.get("events") if isinstance(given, Mapping) else given
+    if not isinstance(originals, (list, tuple)):
+        return
+    if isinstance(given, Mapping):
+        originals = [original for original in originals if isinstance(original, Mapping)]
+    for event, original in zip(events, originals, strict=True):
+        if isinstance(original, Mapping):
+            event |= {key: value for key, value in original.items() if key not in event}
+            event |= {key: None for key in _MADE if exact and not original.get(key)}
 
 
 def _is_whole(source: Any) -> bool:

@@ -7,13 +7,27 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 Segments = tuple[str, ...]
-Place = tuple[Any, Any]  # a container, and a key or index in it
 
 ANY = "*"
 _BAD_ESCAPE = re.compile(r"~(?![01])")
+
+
+class Place(NamedTuple):
+    """Where something stands in a tree: the way to it, and what holds it at present."""
+
+    above: tuple[Any, ...]
+    container: Any
+    key: Any
+    value: Any
+
+    def put(self, tree: Any) -> None:
+        """Set the value again, in a tree whose containers may have been replaced."""
+        for key in self.above:
+            tree = tree[key]
+        tree[self.key] = self.value
 
 
 def parse(path: str, what: str) -> Segments:
@@ -41,14 +55,14 @@ def matches(pattern: Segments, segments: Sequence[str | int]) -> bool:
     return all(want == ANY or want == str(part) for want, part in zip(pattern, segments, strict=True))
 
 
-def places(tree: Any, pattern: Segments) -> Iterator[Place]:
-    """Every place of the tree that the pattern names, as its container and the key or index in it."""
+def places(tree: Any, pattern: Segments, above: tuple[Any, ...] = ()) -> Iterator[Place]:
+    """Every place of the tree that the pattern names."""
     head, rest = pattern[0], pattern[1:]
     for key in _keys(tree, head):
         if not rest:
-            yield tree, key
+            yield Place(above, tree, key, tree[key])
         else:
-            yield from places(tree[key], rest)
+            yield from places(tree[key], rest, (*above, key))
 
 
 def _keys(tree: Any, segment: str) -> Iterable[Any]:
