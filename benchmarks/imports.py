@@ -15,8 +15,24 @@ ROUNDS = 15
 
 #: Packages of the extras, by the name they are imported under.
 OPTIONAL = frozenset(
-    "anthropic google grpc httpx2 jinja2 mcp openai opentelemetry psycopg rich sse_starlette starlette typer uvicorn"
-    " websockets yaml".split()
+    [
+        "anthropic",
+        "google",
+        "grpc",
+        "httpx2",
+        "jinja2",
+        "mcp",
+        "openai",
+        "opentelemetry",
+        "psycopg",
+        "rich",
+        "sse_starlette",
+        "starlette",
+        "typer",
+        "uvicorn",
+        "websockets",
+        "yaml",
+    ]
 )
 
 _OURS = """

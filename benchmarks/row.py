@@ -58,4 +58,6 @@ class Row:
 
 
 def _number(value: float | None, unit: str) -> str:
-    return "" if value is None else f"{value:.3g} {unit}".rstrip()
+    if value is None:
+        return ""
+    return (f"{value:.0f} {unit}" if value >= 100 else f"{value:.3g} {unit}").rstrip()

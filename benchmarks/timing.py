@@ -8,7 +8,7 @@ from statistics import median
 
 
 def alternated(*measures: Callable[[], float], times: int) -> list[float]:
-    """The median of each measure. All are taken once in each round, so a slow moment of the machine meets all of them."""
+    """The median of each measure. All are taken once in each round, so a slow moment of the machine meets them all."""
     found: list[list[float]] = [[] for _ in measures]
     for _ in range(times):
         for measure, values in zip(measures, found, strict=True):

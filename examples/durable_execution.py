@@ -63,9 +63,7 @@ async def approve(agent: Agent) -> None:
     """The second process: what was shown is approved and runs; then the agent has a question."""
     pending = agent.durability.get(RUN).data["interruption"]
     try:
-        await agent.resume(
-            RUN, request_id=pending["request_id"], fingerprint=pending["fingerprint"], approved=True
-        )
+        await agent.resume(RUN, request_id=pending["request_id"], fingerprint=pending["fingerprint"], approved=True)
     except RunInterrupted as pause:
         request = pause.interruption.request
         say(f"approved and done; now it asks: {request['question']} {request['options']}")

@@ -54,12 +54,10 @@ async def approve(request: ApprovalRequest, context: RunContext) -> ApprovalDeci
 
 def editor() -> Agent:
     """An agent whose model asks for one change. Its policy wants every change approved."""
-    change = {"name": "greeting", "value": "Good morning"}
+    change = {"type": "tool_call", "tool": "update_record", "args": {"name": "greeting", "value": "Good morning"}}
     return Agent(
         name="editor",
-        llm=MockLLM(
-            sequential_responses=[{"type": "tool_call", "tool": "update_record", "args": change}, "The record is changed."]
-        ),
+        llm=MockLLM(sequential_responses=[change, "The record is changed."]),
         tools=[Tool.from_callable(update_record, capabilities=["records.write"], action_builder=with_preview)],
         policy=CapabilityPolicy({"records.write": "require_approval"}),
         approval_handler=approve,

@@ -20,7 +20,7 @@ PACKAGE = "examples.release_agent"
 USAGE = f"usage: python -m {PACKAGE}.demo [--by-hand]"
 
 KILLED = -signal.SIGKILL
-STORY = {"start": 0, "answer": 0, "approve": KILLED, "restart": 0, "settle": 0, "finish": 0, "report": 0}
+STORY = {"start": 0, "answer": 0, "approve": KILLED, "restart": 0, "settle": 0, "finish": 0}
 BY_HAND = {"start": 0, "hand_over": 0}
 
 

@@ -32,6 +32,7 @@ def release_tool(workspace: Workspace) -> PreparedTool:
         prepare=lambda arguments, context: prepare(workspace, arguments, context),
         execute=lambda execution: execute(workspace, execution),
         capabilities=["git.write"],
+        probe=lambda action: probe(workspace, action),
     )
 
 
@@ -64,6 +65,13 @@ def execute(workspace: Workspace, execution: ToolExecution) -> dict[str, str]:
         os.kill(os.getpid(), signal.SIGKILL)
     workspace.git("tag", planned["tag"])
     return {"version": planned["arguments"]["version"], "commit": workspace.head, "tag": planned["tag"]}
+
+
+def probe(workspace: Workspace, action: RunAction) -> dict[str, str | None]:
+    """What the repository shows of a release that left no receipt. It only looks, and proves nothing about the rest."""
+    subject = workspace.git("log", "-1", "--format=%s")
+    made = subject == f"Release {action.payload['arguments']['version']}"
+    return {"commit": workspace.head if made else None, "tag": workspace.tag(action.payload["tag"])}
 
 
 def _check(workspace: Workspace, version: str) -> None:

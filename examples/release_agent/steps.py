@@ -80,8 +80,12 @@ class Step:
         screen.said(self.screen, "person", "Go on with the run.")
         try:
             asyncio.run(self.agent.resume(RUN))
-        except UncertainExecutionError:
+        except UncertainExecutionError as error:
             screen.said(self.screen, "runtime", "Refused: 'release' was started and left no receipt.", "bold red")
+            found = error.proposal or {}
+            screen.said(
+                self.screen, "runtime", f"Its probe looked and found: commit {found['commit']}, tag {found['tag']}."
+            )
         screen.said(self.screen, "person", "Why does it not go on?")
         self._cli("why", RUN)
 
@@ -112,10 +116,11 @@ class Step:
         self._tell()
         status = RunManager(self.agent).inspect(RUN)["status"]
         screen.check(self.screen, "ok", f"the run is {status}; 'release' was not started again")
+        self._report()
 
-    def report(self) -> None:
+    def _report(self) -> None:
         """What is on record, and what git says. SystemExit when an effect did not happen exactly once."""
-        self._chapter(7, "What is on record, and what git says")
+        screen.chapter(self.screen, 7, "What is on record, and what git says")
         events = self.agent.run_events(RUN)
         screen.timeline(self.screen, timeline(events))
         usage = RunManager(self.agent).inspect(RUN)["usage"]

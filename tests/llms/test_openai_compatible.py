@@ -92,7 +92,14 @@ def test_an_address_that_cannot_work_is_refused_without_its_password(url: str) -
 
 @pytest.mark.parametrize(
     "options",
-    [{"timeout": 0}, {"timeout": True}, {"timeout": "9"}, {"api_key": " "}, {"model_params": {"stream": True}}],
+    [
+        {"timeout": 0},
+        {"timeout": True},
+        {"timeout": "9"},
+        {"answer_limit": 0},
+        {"api_key": " "},
+        {"model_params": {"stream": True}},
+    ],
 )
 def test_bad_options_are_refused(options: dict[str, Any]) -> None:
     with pytest.raises(ValueError, match=next(iter(options))):
@@ -375,9 +382,9 @@ async def test_json_mode_asks_for_the_schema_of_the_possible_actions(chat: Any, 
     assert not schema.is_valid({"type": "agent_call", "agent": "writer", "action": "infer", "prompt": "go"})
 
 
-async def test_answers_are_kept_short_enough_for_the_token_limit(chat: Any) -> None:
+async def test_answers_are_bounded_where_the_application_says_so(chat: Any) -> None:
     async with chat.Server(chat.completion(FINAL)) as server:
-        await model(server, tool_calling="json", model_params={"max_tokens": 132}).turn(asked())
+        await model(server, tool_calling="json", answer_limit=100).turn(asked())
     schema = validator(server)
     assert schema.is_valid({"type": "final", "content": "x" * 100})
     assert not schema.is_valid({"type": "final", "content": "x" * 101})

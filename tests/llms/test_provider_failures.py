@@ -25,7 +25,7 @@ async def fails(server: Any, *, streamed: bool, tool_calling: str | None = None,
     """The error of one turn at a server; the server is asked once."""
     llm: Any = create_llm("openai-compatible:m", base_url=server.url, api_key=KEY, tool_calling=tool_calling, **options)
     before = len(server.requests)
-    with pytest.raises(Exception) as caught:  # noqa: PT011 - the class is what the tests look at
+    with pytest.raises(Exception) as caught:
         await llm.turn(asked(), emit=(lambda text: None) if streamed else None)
     assert len(server.requests) - before <= 1
     assert KEY not in "".join(traceback.format_exception(caught.value))

@@ -13,7 +13,7 @@ from typing import Annotated, Any
 
 from pydantic import Field
 
-from protolink import Agent, CapabilityPolicy, RunContext, RunInterrupted
+from protolink import Agent, CapabilityPolicy, RunBudget, RunContext, RunInterrupted
 from protolink.errors import ProtolinkError
 from protolink.llms import create_llm
 from protolink.tools import Tool
@@ -22,17 +22,20 @@ RUN = "run-1"
 
 #: The model only continues texts, so it is shown what an exchange looks like.
 EXAMPLES = """
-user: Publish the text good morning.
+user: Publish good morning.
 assistant: {"type":"tool_call","tool":"publish","args":{"text":"good morning"}}
 user: {"type":"tool_result","tool":"publish","result":{"published":true}}
 assistant: {"type":"final","content":"It is published."}
 """
 
+#: Steps of a run, so that a model that goes round in circles ends.
+STEPS = 5
 
-def agent(store: Path, base_url: str, seed: int = 1, **how: Any) -> Agent:
+
+def agent(store: Path, base_url: str, seed: int) -> Agent:
     """What the model may do is to publish a text, with approval; each text is a line of the file ``effects``."""
 
-    def publish(text: Annotated[str, Field(min_length=1, max_length=40)]) -> dict[str, bool]:
+    def publish(text: Annotated[str, Field(min_length=1, max_length=24)]) -> dict[str, bool]:
         """Publish a text."""
         with (store.parent / "effects").open("a") as effects:
             effects.write(json.dumps(text) + "\n")
@@ -42,7 +45,8 @@ def agent(store: Path, base_url: str, seed: int = 1, **how: Any) -> Agent:
         "openai-compatible:gemma",
         base_url=base_url,
         tool_calling="json",
-        model_params={"max_tokens": 120, "temperature": 0.7, "seed": seed},
+        answer_limit=40,
+        model_params={"max_tokens": 300, "temperature": 0.7, "seed": seed},
     )
     return Agent(
         name="clerk",
@@ -52,7 +56,6 @@ def agent(store: Path, base_url: str, seed: int = 1, **how: Any) -> Agent:
         policy=CapabilityPolicy({"content.publish": "require_approval"}),
         durability=str(store),
         verbosity=0,
-        **how,
     )
 
 
@@ -63,7 +66,8 @@ async def main(store: str, base_url: str, what: str, *more: str) -> dict[str, An
     clerk = agent(Path(store), base_url, int(seed.read_text()))
     try:
         if what == "start":
-            await clerk.invoke(more[0], context=RunContext(run_id=RUN))
+            context = RunContext(run_id=RUN, budget=RunBudget(max_steps=STEPS))
+            await clerk.invoke(more[0], context=context)
         elif more:
             await clerk.resume(RUN, request_id=more[0], approved=True)
         else:

@@ -16,8 +16,10 @@ def main() -> None:
     params.hostnames = ["127.0.0.1"]
     params.port = 0
     params.ui = False
-    params.n_ctx = 4096
+    params.n_ctx = 2048
     params.n_parallel = 1
+    # Threads wait for one another spinning: beside other work, two are many times slower than one.
+    params.cpuparams.n_threads = params.cpuparams_batch.n_threads = 1
     server = xllamacpp.Server(params)
     print(server.listening_address, flush=True)
     sys.stdin.read()

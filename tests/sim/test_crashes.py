@@ -8,7 +8,7 @@ from tests.sim.checks import stolen
 from tests.sim.scenes import LONG, SCENES
 
 
-@pytest.mark.parametrize("name", SCENES)
+@pytest.mark.parametrize("name", [name for name in SCENES if name != LONG])
 def test_any_single_crash_changes_nothing(name: str) -> None:
     scene = SCENES[name]
     report = scene.crash_everywhere()
@@ -21,7 +21,7 @@ def test_any_two_crashes_change_nothing() -> None:
     report = scene.crash_everywhere(doubles=True)
     print(f"{report.runs} runs of {report.commits} commits")
     assert scene.problems(report) == []
-    assert report.runs > 400
+    assert report.runs > 1 + 4 * report.commits
 
 
 @pytest.mark.parametrize("name", ["one tool", "four calls side by side", LONG])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from tests.sim.schedules import Simulation
 
-SAMPLE = 240
+SAMPLE = 160
 
 
 def test_random_schedules_change_nothing() -> None:

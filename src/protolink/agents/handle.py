@@ -39,7 +39,7 @@ class RunHandle:
     def __init__(self, agent: Agent, task: Task) -> None:
         self.target = agent
         self.task = task
-        self.context = RunContext.ensure_task_context(task)
+        self.context = RunContext.ensure_task_context(task, agent_name=agent.name)
         self._events: list[RunEvent] = []
         self._changed = asyncio.Event()
         self._ended = False

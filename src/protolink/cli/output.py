@@ -12,6 +12,7 @@ import typer
 from rich.console import Console
 
 from ..errors import UncertainExecutionError
+from ..models import DEFAULT_REDACTION_POLICY
 from .exits import FAILED, UNCERTAIN
 
 T = TypeVar("T")
@@ -31,6 +32,10 @@ def print_json(value: Any) -> None:
     typer.echo(json.dumps(value, indent=2, ensure_ascii=False))
 
 
+def _json(value: Any) -> str:
+    return json.dumps(DEFAULT_REDACTION_POLICY.redact(value), ensure_ascii=False)
+
+
 def performed(work: Callable[[], T], *, next_command: str | None = None) -> T:
     """The result of ``work``; when it fails, one line on standard error and the exit code that fits.
 
@@ -39,8 +44,9 @@ def performed(work: Callable[[], T], *, next_command: str | None = None) -> T:
     try:
         return work()
     except UncertainExecutionError as error:
+        found = f"\nIts probe found: {_json(error.proposal)}" if error.proposal else ""
         hint = f"\nNext: {next_command}" if next_command else ""
-        fail(f"{error}{hint}", UNCERTAIN)
+        fail(f"{error}{found}{hint}", UNCERTAIN)
     except Exception as error:  # the application's tools and model run here; nobody above would tell what went wrong
         fail(str(error) or type(error).__name__)
 

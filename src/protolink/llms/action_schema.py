@@ -16,7 +16,7 @@ from .schema import parameters
 def action_schema(tools: Iterable[Any], cards: Sequence[Any] = (), *, text_limit: int | None = None) -> dict[str, Any]:
     """One object: a final answer, a call of one of the tools, or work for one of the agents.
 
-    ``text_limit``: characters that an answer or a prompt may have, so that it ends before the reply is cut.
+    ``text_limit``: characters that an answer or a prompt may have.
     """
     text: dict[str, Any] = {"type": "string", "minLength": 1}
     if text_limit is not None:

@@ -37,6 +37,6 @@ def iso_from_seconds(seconds: float) -> str:
 
 @lru_cache(maxsize=64)
 def _second(whole: int) -> tuple[str, str]:
-    """A second as text, with and without marks. Many times of a run lie in the same one, and dates are slow to write."""
+    """A second as text, with and without marks. Most times of a run share one, and dates are slow to write."""
     moment = datetime.fromtimestamp(whole, UTC)
     return moment.isoformat(timespec="seconds").removesuffix("+00:00"), f"{moment:%Y%m%d%H%M%S}"

@@ -71,7 +71,8 @@ def crash_everywhere(
     ``resume``, and a function is called with ``(agent, run_id)`` instead. Slices and retries are resumed. The default says
     yes. ``compare=False`` for work whose outcome may depend on crashes, as when repeated calls use up the
     budget: then only the rules are checked that hold of any run. ``reconcile(action)`` looks up what became of a cut-off action, finishes it if it was not done, and returns its
-    result. ``doubles`` also tries every pair of crashes at commits of facts.
+    result. ``doubles`` also tries pairs of crashes, those
+    left out that leave behind what another pair does.
 
     Reported: effects done twice, lost, or begun without a stored intent; approvals used twice or missing; budgets that
     shrank, overshot or do not equal the stored intents; outcomes and conversations that differ from the undisturbed
@@ -103,27 +104,23 @@ class _Series:
         first = self._try(())
         self._report.commits = first.store.commits
         self._report.effects = dict(self._subject.effects.counts())
-        if first.stored:
-            final = first.stored
-            self._report.outcome = final.outcome or ""
-            self._likeness = likeness(final)
-            self._usage = {name: getattr(final.ledger, name) for name in _COUNTERS}
+        final = first.stored
+        if final is None or final.outcome is None:
+            return self._report  # a run that does not end undisturbed tells nothing about crashes
+        self._report.outcome = final.outcome
+        self._likeness = likeness(final)
+        self._usage = {name: getattr(final.ledger, name) for name in _COUNTERS}
         for crash in _crashes(first.store.commits):
             second = self._try((crash,))
-            if doubles and len(second.processes) > 1 and self._stores_facts(first, 0, crash):
+            if doubles and len(second.processes) > 1 and _tells_more(first, 0, crash):
                 self._second_crashes(crash, second)
         return self._report
 
     def _second_crashes(self, crash: Crash, trial: Trial) -> None:
-        offset = sum(process.commits for process in trial.processes[:1])
+        offset = trial.processes[0].commits
         for again in _crashes(trial.processes[1].commits):
-            if self._stores_facts(trial, offset, again):
+            if _tells_more(trial, offset, again):
                 self._try((crash, again))
-
-    @staticmethod
-    def _stores_facts(trial: Trial, offset: int, crash: Crash) -> bool:
-        """Whether that commit stored facts: dying around a change of ownership is tried once, not in pairs."""
-        return bool(trial.store.disk.commits[offset + crash.commit - 1])
 
     def _try(self, crashes: tuple[Crash, ...]) -> Trial:
         trial = Trial(self._subject, [[crash] for crash in crashes])
@@ -146,6 +143,18 @@ class _Series:
                 if used < least:
                     found.append(f"the budget shrank: {used} {name} are charged, undisturbed {least}")
         return found
+
+
+def _tells_more(trial: Trial, offset: int, crash: Crash) -> bool:
+    """False when this crash leaves behind what another one in the series leaves behind, too.
+
+    A change of ownership alone leaves the same facts; and before a commit all is as after the one before it, unless
+    something was done to the world in between.
+    """
+    place = offset + crash.commit - 1
+    if not trial.store.disk.commits[place]:
+        return False
+    return crash.after or any(effect.commits == place for effect in trial.effects)
 
 
 def _crashes(commits: int) -> Iterator[Crash]:

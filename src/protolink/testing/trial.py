@@ -24,7 +24,7 @@ from ..errors import RunBusyError, StoreUnavailableError
 from ..models import Task
 from ..runtime import RunContext, RunEvent, RunInterruption
 from .audit import Audit, differences, portrait
-from .effects import EffectLog
+from .effects import Effect, EffectLog
 from .faulty import Fault, FaultyStore, SimulatedCrash
 
 #: Steps after which a run counts as stuck.
@@ -95,6 +95,7 @@ class Trial:
         self.problems: list[str] = []
         self.processes: list[FaultyStore] = []
         self.watcher = Watcher()
+        self.effects: list[Effect] = []
         self._fold: tuple[int, Run | None] = (0, None)
         self.stored: Run | None = None
         self._plans = list(faults)
@@ -207,6 +208,7 @@ class Trial:
 
     def judge(self) -> None:
         """Check what holds of any run, whatever happened to it."""
+        self.effects = self.subject.effects.done
         records = self.records()
         if not records:
             self.problems.append("nothing was stored")

@@ -35,7 +35,7 @@ def project(run: Run, record: Record) -> list[Event]:
 def numbers(run: Run, record: Record) -> int:
     """How many numbers the events of this record take, for a run that nobody watches.
 
-    Making the events of an ordinary turn only to count them was a tenth of a stored turn's work. A repeated fact may get
+    Making the events of an ordinary turn only to count them was a tenth of its work. A repeated fact may get
     a number too many: numbers grow, they need not be dense.
     """
     match record.fact:

@@ -114,7 +114,7 @@ class ChatReply:
             call.arguments += arguments
 
     def _call(self, index: int | None, id: str) -> _Call:
-        """The call that a fragment belongs to. Some servers give no index, some the same to all: a new id begins one."""
+        """The call that a fragment belongs to. A new id begins one: some servers give no index, or one to all."""
         same = [call for call in self._calls if index is None or call.index == index]
         if same and (not id or same[-1].id in ("", id)):
             same[-1].id = same[-1].id or id

@@ -30,9 +30,6 @@ _OURS = frozenset({"messages", "model", "n", "response_format", "stream", "strea
 #: Statuses by which servers refuse a field that they do not know.
 _UNKNOWN_FIELD = frozenset({400, 415, 422})
 
-#: Tokens that the braces and names around an answer's text take.
-_AROUND_TEXT = 32
-
 #: Shorter secrets are placeholders; masking them would only garble texts.
 _SHORTEST_SECRET = 4
 
@@ -52,9 +49,11 @@ class OpenAICompatibleLLM(LLM):
     """A model of a server at ``base_url``, usually ending in ``/v1``.
 
     Without ``api_key`` none is sent; no key is looked for in the environment. ``timeout``: seconds that a whole reply,
-    or when streaming the next piece of one, may take. ``headers`` go with every request. ``tool_calling="json"`` is
-    for models without tool calls: the server is asked to hold them to the action language, by schema where it can.
-    ``model_params`` go into the request as they are; with ``max_tokens`` in them such answers are kept short enough.
+    or when streaming the next piece of one, may take. ``headers`` go with every request.
+
+    ``tool_calling="json"`` is for models without tool calls: the server is asked to hold them to the action language, by schema where it can.
+    ``answer_limit``: characters that such a schema allows an answer, for models that find no end.
+    ``model_params`` go into the request as they are.
 
     Importing ``openai`` waits for the first request; ImportError names the extra. Errors of requests:
     ConnectionError (ProviderUnavailable when the server answered so) and TimeoutError may pass, ProviderRefused does
@@ -73,6 +72,7 @@ class OpenAICompatibleLLM(LLM):
         api_key: str | None = None,
         timeout: float = 600.0,
         headers: Mapping[str, str] | None = None,
+        answer_limit: int | None = None,
         reasoning: str = "none",
         tool_calling: str | None = None,
     ) -> None:
@@ -83,8 +83,11 @@ class OpenAICompatibleLLM(LLM):
             raise ValueError("api_key must be nonblank text or None")
         if isinstance(timeout, bool) or not isinstance(timeout, (int, float)) or not timeout > 0:
             raise ValueError("timeout must be a number of seconds above 0")
+        if answer_limit is not None and (type(answer_limit) is not int or answer_limit < 1):
+            raise ValueError("answer_limit must be a number of characters above 0, or None")
         self.base_url = _checked_url(base_url)
         self.timeout = float(timeout)
+        self.answer_limit = answer_limit
         self._api_key = api_key
         self._headers = dict(headers or {})
         self._failures = Failures(self.base_url, self.timeout, _secrets(api_key, self._headers))
@@ -142,7 +145,7 @@ class OpenAICompatibleLLM(LLM):
             return await super().turn(history, tools=tools, agent_cards=agent_cards, emit=emit)
         if self.metrics_profile.supports_streaming is False:
             emit = None
-        schema = action_schema((tools or {}).values(), agent_cards, text_limit=self._text_limit())
+        schema = action_schema((tools or {}).values(), agent_cards, text_limit=self.answer_limit)
         return (await self._reply(json_messages(history), {}, emit, schema)).json_turn()
 
     def validate_connection(self) -> bool:
@@ -267,12 +270,6 @@ class OpenAICompatibleLLM(LLM):
         if schema is not None and wishes is not None and wishes.shape != "none":
             params["response_format"] = _response_format(wishes.shape, schema)
         return params
-
-    def _text_limit(self) -> int | None:
-        tokens = self.model_params.get("max_tokens", self.model_params.get("max_completion_tokens"))
-        if isinstance(tokens, bool) or not isinstance(tokens, int):
-            return None
-        return max(16, tokens - _AROUND_TEXT)
 
     # ------------------------------------------------------------------------------------------ the connection
 

@@ -52,7 +52,8 @@ class Keys:
 
     def _met(self, key: Any) -> tuple[str, Sensitivity]:
         name = _text_of(key)
-        text, sensitivity = self._masked(name), self.sensitivity(name)
+        text = self._masked(name)
+        sensitivity = max(self.sensitivity(name), self.sensitivity(text))  # the copy is judged as its original was
         if type(key) is str and len(key) <= _MAX_NAME:
             if len(self.harmless) + len(self._telling) >= _MAX_KEYS:
                 self.harmless.clear()

@@ -6,6 +6,7 @@ texts, and the metadata of applications are exact without being known here.
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 from ..events import LLM_TYPES, TASK_TYPES
@@ -30,8 +31,18 @@ RELATIONS: Shape = {
 
 # ---------------------------------------------------------------------------------------- messages and artifacts
 
-_CALL = record({"content": record({"call_id": identity("call")})})
-_RECEIPT = record({"content": record({"action_id": ACTION_ID})})
+_INPUT_RESULT = {"request_id", "status", "answer"}
+_INPUT_ID = re.compile(r"input_\d{14}_[0-9a-f]{16}")
+
+
+def result(ids: Identities, value: Any) -> Any:
+    """Results belong to tools and are exact, except for the one that the runtime makes: that of a question."""
+    made = type(value) is dict and value.keys() == _INPUT_RESULT and _INPUT_ID.fullmatch(str(value["request_id"]))
+    return walk({"request_id": REQUEST_ID}, ids, value) if made else value
+
+
+_CALL = record({"content": record({"call_id": identity("call"), "result": result})})
+_RECEIPT = record({"content": record({"action_id": ACTION_ID, "result": result})})
 
 
 def part(ids: Identities, value: Any) -> Any:
@@ -190,6 +201,8 @@ _ACTIVITY: Shape = {
     "action": record(ACTION),
     "request": record(REQUEST),
     "decision": decision,
+    "result": result,
+    "error": record(BLOCKER),
     "message": message,
     "error_message": message,
 }
