@@ -117,7 +117,10 @@ def stored_beside_a_slow_read() -> list[str]:
     tool = Tool.from_callable(lambda: None, name="slow", action_builder=slow)
     one = world.agent(None, "one", [], "note")
     two = Agent(name="two", llm=ScriptedModel([call("slow"), "done"]), tools=[tool])
-    direct = {"tool": "agent_call", "args": {"agent": "one", "action": "tool_call", "tool": "note", "args": {"item": "a"}}}
+    direct = {
+        "tool": "agent_call",
+        "args": {"agent": "one", "action": "tool_call", "tool": "note", "args": {"item": "a"}},
+    }
     script = [turn(direct, _handed("two", "help")), "done"]
     model = ScriptedModel(script, native=True)
     agent = world.agent(store, "root", [], lines=model, subagents=[one, two], parallel_tool_calls=True)

@@ -122,8 +122,13 @@ scene("declined question", [ask(), "done"], "ask_user", respond=lambda world: la
 
 scene("corrections", [turn(call("pick", "bad"), call("read", key="k")), turn(call("nothing", "x")), turn(call("push", "a")),
       "done"], "pick push read", agent=NATIVE, effects=("push a",))  # fmt: skip
-scene("rejected by its executor", [call("push", "bad"), call("push", "good"), "done"], "push", effects=("push good",),
-      compare=False)
+scene(
+    "rejected by its executor",
+    [call("push", "bad"), call("push", "good"), "done"],
+    "push",
+    effects=("push good",),
+    compare=False,
+)
 scene("too many corrections", [call("pick", "bad"), call("nothing", "x"), call("pick", "bad")], "pick",
       outcome="failed")  # fmt: skip
 scene("misspoken and repeated", [call("note", "a"), '{"type": "tool_call"}', call("note", "a"), "done"], "note",

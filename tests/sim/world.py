@@ -132,7 +132,6 @@ def _no_bad(item: str) -> None:
         raise ToolRejectedError("there is no such item", suggestion="take another")
 
 
-
 def _lose(item: str) -> None:
     if item == "lost":
         raise RuntimeError("the connection broke")

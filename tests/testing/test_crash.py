@@ -83,7 +83,9 @@ def test_other_history_is_found() -> None:
 
 def test_model_that_counts_its_calls_is_found() -> None:
     """A script by call says its second line where the first was asked for again."""
-    report = crash_everywhere(agent(lambda: MockLLM(sequential_responses=[PAY, "done"])), go, effects=effects, reconcile=look)
+    report = crash_everywhere(
+        agent(lambda: MockLLM(sequential_responses=[PAY, "done"])), go, effects=effects, reconcile=look
+    )
     assert report.findings
 
 

@@ -19,7 +19,7 @@ from . import show
 from .exits import LEGEND, OK, USAGE, of_status
 from .factory import manager_of
 from .output import console, performed, print_json, visible
-from .why import Commands, explain
+from .why import Commands, explain, program
 
 runs = typer.Typer(name="run", help="Stored runs.", epilog=LEGEND, no_args_is_help=True)
 
@@ -96,7 +96,7 @@ def inspect(run_id: RunId, factory: Factory = None, as_json: AsJson = False) -> 
 def why(run_id: RunId, factory: Factory = None, as_json: AsJson = False) -> None:
     """Say in one paragraph why a run stands where it stands, and which command moves it on."""
     manager = _manager(factory)
-    commands = Commands(_given(factory))
+    commands = _commands(factory)
     found = performed(lambda: explain(manager.inspect(run_id), manager.events(run_id), commands))
     if as_json:
         print_json({"run_id": run_id, **found.to_dict()})
@@ -154,7 +154,7 @@ def resume(
     if arguments is not None:
         response["arguments"] = _json("--arguments", arguments)
     manager = _manager(factory)
-    commands = Commands(_given(factory))
+    commands = _commands(factory)
 
     def go_on() -> dict[str, Any]:
         try:
@@ -173,7 +173,7 @@ def resume(
 def cancel(run_id: RunId, factory: Factory = None, as_json: AsJson = False) -> None:
     """Cancel a stopped run. It stops no process and undoes nothing."""
     manager = _manager(factory)
-    found = performed(lambda: manager.cancel(run_id), next_command=Commands(_given(factory)).run("why", run_id))
+    found = performed(lambda: manager.cancel(run_id), next_command=_commands(factory).run("why", run_id))
     if as_json:
         print_json(found)
     else:
@@ -196,7 +196,7 @@ def reconcile(
         print_json(found)
         return
     show.run(console(), found)
-    console().print(f"\nRecorded. Go on with:\n  {Commands(_given(factory)).run('resume', found['run_id'])}")
+    console().print(f"\nRecorded. Go on with:\n  {_commands(factory).run('resume', found['run_id'])}")
 
 
 def _manager(factory: str | None) -> RunManager:
@@ -235,6 +235,10 @@ def _json(option: str, text: str) -> Any:
         return json.loads(text)
     except ValueError as error:
         _usage(f"{option} is no JSON: {error}")
+
+
+def _commands(factory: str | None) -> Commands:
+    return Commands(_given(factory), program(sys.argv[0]))
 
 
 def _given(factory: str | None) -> str | None:

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import shlex
+import shutil
+import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 Projection = Mapping[str, Any]
@@ -26,14 +29,26 @@ class Explanation:
 
 @dataclass(frozen=True, slots=True)
 class Commands:
-    """How the operator's commands are written for one factory. None when it is in the environment."""
+    """How the operator writes commands. ``factory`` is None when the environment names it."""
 
     factory: str | None
+    program: str = "protolink"
 
     def run(self, *words: str) -> str:
         """``protolink run ...`` with the factory that was used."""
         own = () if self.factory is None else ("--factory", self.factory)
-        return shlex.join(["protolink", "run", *words, *own])
+        return f"{self.program} {shlex.join(['run', *words, *own])}"
+
+
+def program(called: str) -> str:
+    """How to call this program again, from how it was called (``sys.argv[0]``)."""
+    path = Path(called)
+    if path.name == "__main__.py":
+        return f"{shlex.quote(sys.executable)} -m protolink"
+    known = shutil.which("protolink")
+    if path.name != "protolink" or len(path.parts) == 1 or (known is not None and path.samefile(known)):
+        return "protolink"
+    return shlex.quote(called)
 
 
 def explain(run: Projection, events: Sequence[Mapping[str, Any]], commands: Commands) -> Explanation:

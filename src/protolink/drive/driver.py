@@ -235,7 +235,7 @@ class Driver:
                 if isinstance(command, Stage):
                     self.stage(command.fact)
                     again = True
-                elif command in self._running:
+                elif self._running and command in self._running:
                     continue
                 elif isinstance(command, (CallModel, Invoke)):
                     starting.append(command)

@@ -10,7 +10,7 @@ from .ports import Clock
 
 
 class Limit:
-    """``async with Limit(clock, when) as limit``: TimeoutError at ``when``, and ``limit.expired`` is set. None: none."""
+    """``async with Limit(clock, when) as limit``: TimeoutError at ``when``; ``limit.expired`` tells. None: no limit."""
 
     def __init__(self, clock: Clock, when: float | None) -> None:
         self.expired = False

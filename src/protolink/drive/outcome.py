@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Coroutine
-from dataclasses import dataclass
 from typing import Any
 
 from ..engine.facts import Fact
+from ..models.value import value
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Outcome:
     """``error`` is the original exception, kept for callers in this process; ``interrupt`` ends the drive."""
 

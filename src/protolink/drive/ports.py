@@ -7,12 +7,13 @@ once or later returns its value or an awaitable of it, so that what needs no wai
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, Literal, Protocol, TypeAlias, TypeVar
 
 from ..engine.facts import Proposal, Record, Spec
 from ..models import ConversationHistory
 from ..models.turn import Call
+from ..models.value import value
 from ..runtime import (
     ApprovalRequest,
     PolicyDecision,
@@ -26,7 +27,7 @@ T = TypeVar("T")
 MaybeAwaitable: TypeAlias = T | Awaitable[T]
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Reply:
     """A model's turn, ready for the engine. Token counts are the provider's, or estimates when ``estimated``."""
 

@@ -6,19 +6,18 @@ A command is a frozen value and its own key: the driver never starts an equal on
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
+from ..models.value import value
 from .facts import Fact
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@value
 class Stage:
     """Stage this fact."""
 
     fact: Fact
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Compose:
     """Estimate the next request to the model. A read."""
 
@@ -27,7 +26,7 @@ class Compose:
     attempt: int
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class CallModel:
     frame: str
     turn: int
@@ -35,7 +34,7 @@ class CallModel:
     tokens: int
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Prepare:
     """Find out exactly what the action would do. A read. ``again`` counts the drives in which that was asked."""
 
@@ -43,7 +42,7 @@ class Prepare:
     epoch: int
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Authorize:
     """Ask policy. A read."""
 
@@ -51,14 +50,14 @@ class Authorize:
     epoch: int
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Ask:
     """Put a stored question to somebody who is connected. A durable run has nobody connected: it parks."""
 
     request: str
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Invoke:
     """Perform the authorized action."""
 

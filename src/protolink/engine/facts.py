@@ -13,14 +13,15 @@ application (resume, cancel, reconcile), or the driver on opening and parking.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, ClassVar
 
 from ..models.turn import Call
+from ..models.value import value
 from ..runtime import PolicyDecision, RunAction
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Proposal:
     """A call with the id of the action it becomes."""
 
@@ -28,7 +29,7 @@ class Proposal:
     call: Call
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Spec:
     """How a frame starts. A frame is one loop: a task part, a direct call, or a child.
 
@@ -56,7 +57,7 @@ class Spec:
     expose: bool = False
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class RunStarted:
     """A run begins. ``task`` is the submitted task; ``configuration`` maps each part of the contract to its digest."""
 
@@ -72,7 +73,7 @@ class RunStarted:
     children: dict[str, int] = field(default_factory=dict)
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Resumed:
     """A new drive of a stored run. What was under way when the last one ended is settled here, and only here."""
 
@@ -80,20 +81,20 @@ class Resumed:
     epoch: int = 0
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Parked:
     """The drive ends: nothing runs, and nothing can be done now."""
 
     firm: ClassVar[bool] = True
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class CancelRequested:
     firm: ClassVar[bool] = True
     reason: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class BudgetWarned:
     """Usage nears a limit. One a limit and run tree, resumes included. ``decision`` is a BudgetDecision."""
 
@@ -102,14 +103,14 @@ class BudgetWarned:
     decision: dict[str, Any]
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class BudgetDenied:
     firm: ClassVar[bool] = False
     frame: str
     decision: dict[str, Any]
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class RunFinished:
     """``outcome``: completed, failed or canceled."""
 
@@ -118,7 +119,7 @@ class RunFinished:
     error: dict[str, Any] | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class FrameOpened:
     """Part ``part`` of the task, or the child that ``parent``'s action asked for, starts."""
 
@@ -128,7 +129,7 @@ class FrameOpened:
     parent: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class FrameClosed:
     firm: ClassVar[bool] = False
     frame: str
@@ -136,7 +137,7 @@ class FrameClosed:
     error: dict[str, Any] | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Composed:
     """The next request to the model is ready. ``tokens``: estimated system, tools, history and user tokens."""
 
@@ -148,7 +149,7 @@ class Composed:
     window: int | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class ModelStarted:
     firm: ClassVar[bool] = True
     frame: str
@@ -158,7 +159,7 @@ class ModelStarted:
     streaming: bool = False
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class ModelReplied:
     """Without ``calls`` the ``text`` is the frame's answer. ``raw`` only where it differs from the text."""
 
@@ -174,7 +175,7 @@ class ModelReplied:
     metrics: dict[str, Any] = field(default_factory=dict)
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class ModelMisspoke:
     """A reply that is no action."""
 
@@ -189,7 +190,7 @@ class ModelMisspoke:
     metrics: dict[str, Any] = field(default_factory=dict)
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class ModelFailed:
     """An attempt failed. ``retry_at``: when the next attempt may start (Unix seconds), for transient failures.
 
@@ -204,7 +205,7 @@ class ModelFailed:
     retry_at: float | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Prepared:
     """The exact operation is known.
 
@@ -224,7 +225,7 @@ class Prepared:
     expires: float | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Refused:
     """The proposal was turned down before any intent. ``counts``: it spends a correction."""
 
@@ -238,7 +239,7 @@ class Refused:
     suggestion: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class PreparationFailed:
     """Application code failed before the intent: preparation, policy, or who was asked. Nothing happened."""
 
@@ -248,7 +249,7 @@ class PreparationFailed:
     message: str
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Decided:
     """Policy's word on the prepared action. ``request`` and ``created_at``: the question to a person, if one is due."""
 
@@ -260,7 +261,7 @@ class Decided:
     expires: float | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Asked:
     """Somebody outside has to answer. ``kind``: approval, input, yield or retry. ``body`` is what may be shown."""
 
@@ -274,7 +275,7 @@ class Asked:
     expires: float | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Answered:
     """``response``: a bool for an approval, text or None for an input, None for a yield or retry.
 
@@ -289,7 +290,7 @@ class Answered:
     edit: Proposal | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Expired:
     """The question was closed without an answer."""
 
@@ -298,7 +299,7 @@ class Expired:
     reason: str
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class ToolStarted:
     """The intent. From here to the receipt the outcome is unknown to anybody who only reads the journal."""
 
@@ -306,14 +307,14 @@ class ToolStarted:
     action: str
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class ToolReturned:
     firm: ClassVar[bool] = True
     action: str
     result: Any = None
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class ToolRejected:
     """The executor refused; nothing changed."""
 
@@ -325,7 +326,7 @@ class ToolRejected:
     suggestion: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class ToolFailed:
     """The executor failed and nothing is unknown: a live tool, a read, or one that says so. Code: also canceled."""
 
@@ -335,7 +336,7 @@ class ToolFailed:
     message: str
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class EffectUnknown:
     """A durable tool ended without telling what it changed."""
 
@@ -345,7 +346,7 @@ class EffectUnknown:
     message: str
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Reconciled:
     """Somebody looked at the outside system and supplied the receipt."""
 
@@ -355,7 +356,7 @@ class Reconciled:
     by: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class RerunAllowed:
     """The owner of an idempotent, uncertain action asks for it to run again."""
 
@@ -363,7 +364,7 @@ class RerunAllowed:
     action: str
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Emitted:
     """A tool told something about its progress."""
 
@@ -373,7 +374,7 @@ class Emitted:
     payload: dict[str, Any]
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Adopted:
     """The stored view was edited by hand; these parts of it are taken over. ``actions``: by action id."""
 
@@ -417,7 +418,7 @@ Fact = (
 )
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Record:
     """A fact in its place: number in the run, number of its first event, and the time (Unix seconds)."""
 

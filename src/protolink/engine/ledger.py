@@ -10,6 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
+from ..models.value import value
 from ..runtime import BudgetDecision, BudgetPolicy, BudgetPolicyLike, BudgetUsage, RunBudget, judge_budget
 
 LIMITS = (
@@ -22,7 +23,7 @@ LIMITS = (
 )
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Price:
     """What a piece of work would add."""
 

@@ -16,7 +16,12 @@ from ..tools import Tool
 from .scripted import ScriptedModel
 
 #: What a store has to give back exactly as it was.
-_DATA = {"text": "grün \u2028 \U0001f6f0", "numbers": [0, -1, 1.5, 2**53], "nothing": None, "deep": {"a": [{"b": [True]}]}}
+_DATA = {
+    "text": "grün \u2028 \U0001f6f0",
+    "numbers": [0, -1, 1.5, 2**53],
+    "nothing": None,
+    "deep": {"a": [{"b": [True]}]},
+}
 
 Rule = Callable[[Any], None]
 

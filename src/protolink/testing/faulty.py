@@ -189,9 +189,7 @@ class FaultyStore(RunStore):
         self.clock = clock or FakeClock()
         self.disk = disk or Disk()
         self.process = Process(self.disk, faults, self.clock, lease_seconds)
-        super().__init__(
-            self.process, lease_seconds=lease_seconds, clock=self.clock.now, monotonic=self.clock.now
-        )
+        super().__init__(self.process, lease_seconds=lease_seconds, clock=self.clock.now, monotonic=self.clock.now)
 
     @property
     def dead(self) -> bool:
