@@ -9,14 +9,16 @@ PY := $(VENV)/bin/python
 READY := $(VENV)/.ready
 DOCS_VENV := .venv-docs
 DOCS_READY := $(DOCS_VENV)/.ready
+MODEL_VENV := .venv-local-model
+MODEL_READY := $(MODEL_VENV)/.ready
 PIP_FLAGS := --quiet --disable-pip-version-check
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help demo test check fix bench sim docs clean
+.PHONY: help demo test test-local-model check fix bench sim docs clean
 
 help: ## list the targets
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-7s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-16s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 	@echo
 	@echo "  PYTHON=python3.12  interpreter for a new $(VENV)    COV=0  tests without coverage    ARGS='-k name'  for pytest"
 
@@ -30,6 +32,9 @@ else
 	$(PY) -m coverage run -m pytest $(ARGS)
 	$(PY) -m coverage report
 endif
+
+test-local-model: $(MODEL_READY) ## run agents on a small real model behind a real server (downloads 350 MB once)
+	PROTOLINK_LOCAL_MODEL=1 $(MODEL_VENV)/bin/python -m pytest tests/local_model -v --durations=0 $(ARGS)
 
 check: $(READY) ## format, lint, types and layers; changes nothing
 	$(PY) -m ruff format --check .
@@ -51,7 +56,7 @@ docs: $(DOCS_READY) ## build the documentation into site/
 	$(DOCS_VENV)/bin/python -m mkdocs build --strict
 
 clean: ## remove everything that was built, the environments too
-	rm -rf $(VENV) $(DOCS_VENV) site build dist src/*.egg-info .coverage .coverage.* htmlcov
+	rm -rf $(VENV) $(DOCS_VENV) $(MODEL_VENV) site build dist src/*.egg-info .coverage .coverage.* htmlcov
 	rm -rf .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis
 	find src tests benchmarks examples -name __pycache__ -type d -prune -exec rm -rf {} + 2>/dev/null || true
 
@@ -77,4 +82,11 @@ $(DOCS_READY): requirements/docs.txt
 	$(require_python)
 	@$(DOCS_VENV)/bin/python -c 'pass' 2>/dev/null || $(PYTHON) -m venv --clear $(DOCS_VENV)
 	$(DOCS_VENV)/bin/python -m pip install $(PIP_FLAGS) -r requirements/docs.txt
+	@touch $@
+
+$(MODEL_READY): requirements/base.txt requirements/dev.txt requirements/local-model.txt pyproject.toml src/protolink/_version.py
+	$(require_python)
+	@$(MODEL_VENV)/bin/python -c 'pass' 2>/dev/null || $(PYTHON) -m venv --clear $(MODEL_VENV)
+	$(MODEL_VENV)/bin/python -m pip install $(PIP_FLAGS) -r requirements/local-model.txt
+	$(MODEL_VENV)/bin/python -m pip install $(PIP_FLAGS) --no-build-isolation --no-deps -e .
 	@touch $@

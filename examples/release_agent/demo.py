@@ -86,6 +86,7 @@ def take(name: str, folder: Path, ending: int) -> None:
             found = process.wait()
         except BaseException:
             os.killpg(process.pid, signal.SIGKILL)
+            process.wait()
             raise
     if found != ending:
         raise Stopped(f"Step '{name}' ended with exit code {found}, not {ending}. The folder stays: {folder}")

@@ -110,6 +110,8 @@ _HOMES = {
         "diff_run_reports",
         "normalize_run_report",
     ),
+    "storage": ("RunReportRecord", "RunStore", "SQLiteRunStore", "TaskRecord"),
+    "telemetry": ("LocalTraceTelemetry",),
     "tools": ("Tool", "ToolExecution"),
 }
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
@@ -123,6 +125,8 @@ if TYPE_CHECKING:
     from .llms import *  # noqa: F403
     from .models import *  # noqa: F403
     from .runtime import *  # noqa: F403
+    from .storage import *  # noqa: F403
+    from .telemetry import *  # noqa: F403
     from .tools import *  # noqa: F403
 
 

@@ -1,4 +1,4 @@
-"""Makes ``agent_support`` importable for the tests here, and the ``mode`` fixture: the same contract in every way of running."""
+"""Makes ``agent_support`` importable here, and the ``mode`` fixture: the same contract in every way of running."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import pytest
 
 sys.path.insert(0, str(Path(__file__).parent))
 
-from agent_support import MODES, Mode  # noqa: E402 - found through the line above
+from agent_support import MODES, Mode
 
 
 @pytest.fixture(params=MODES, ids=str)

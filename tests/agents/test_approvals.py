@@ -26,6 +26,7 @@ from protolink import (
     Tool,
 )
 from protolink.models import Artifact
+from protolink.tools.prepared import PreparedTool
 
 ASKING = CapabilityPolicy({"act": "ask"})
 
@@ -302,8 +303,6 @@ async def test_request_and_decision_are_told_with_the_same_id() -> None:
 
 
 async def test_tool_sees_who_approved_it() -> None:
-    from protolink.tools.prepared import PreparedTool
-
     seen: list[Any] = []
 
     def act() -> None:

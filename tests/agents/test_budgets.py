@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import Any
 
 import pytest
@@ -222,8 +223,6 @@ async def test_tool_that_overruns_keeps_its_result_and_the_next_step_is_refused(
 
 @pytest.mark.claim("BUD-031")
 async def test_model_call_is_given_up_at_the_end_of_the_runtime() -> None:
-    import asyncio
-
     clock, asked = FakeClock(), asyncio.Event()
 
     async def answer(history: Any, prompt: str) -> str:

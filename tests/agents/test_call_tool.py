@@ -60,13 +60,13 @@ async def test_bad_arguments_are_a_value_error_and_the_tool_does_not_run(argumen
     def note(a: int, b: int = 0) -> None:
         ran.append(a)
 
-    with pytest.raises(ValueError, match="note|a|b|c"):
+    with pytest.raises(ValueError, match=r"note|a|b|c"):
         await agent(tools=[note]).call_tool("note", **arguments)
     assert ran == []
 
 
 async def test_unknown_tool_is_a_value_error_that_lists_the_known_ones() -> None:
-    with pytest.raises(ValueError, match="missing.*add"):
+    with pytest.raises(ValueError, match=r"missing.*add"):
         await agent(tools=[add]).call_tool("missing")
 
 

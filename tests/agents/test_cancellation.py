@@ -22,6 +22,7 @@ from agent_support import (
     receipts,
     recorded,
     run_id,
+    script,
     stream,
     until,
 )
@@ -454,11 +455,12 @@ async def test_token_is_checked_before_a_retry() -> None:
 @pytest.mark.claim("CAN-043")
 async def test_blocking_tool_in_the_loop_thread_finishes_before_the_cancellation_counts() -> None:
     done: list[str] = []
+    canceling: list[asyncio.Future[Task]] = []
     found = agent(call("block"), "never")
 
     @found.tool
     def block() -> str:
-        asyncio.ensure_future(found.cancel_task(found.active_task_ids[0], "while blocked"))
+        canceling.append(asyncio.ensure_future(found.cancel_task(found.active_task_ids[0], "while blocked")))
         done.extend(["one", "two"])
         return "blocked"
 
@@ -663,8 +665,6 @@ async def test_owner_of_a_task_may_register_it_again() -> None:
             return found
 
     task = infer()
-    from agent_support import script
-
     found = Wrapping(name="wrapping", llm=script("inner"), verbosity=0)
     await found.run_task(task)
     assert task.get_output() == "inner"

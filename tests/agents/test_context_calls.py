@@ -15,12 +15,14 @@ from protolink import (
     ApprovalRequiredError,
     BudgetExceededError,
     CapabilityPolicy,
+    RunAction,
     RunBudget,
     RunContext,
     Tool,
     ToolRejectedError,
 )
 from protolink.journal import InMemoryDurableStore
+from protolink.tools.prepared import PreparedTool, ToolExecution
 
 ASKING = CapabilityPolicy({"act": "ask"})
 
@@ -163,16 +165,12 @@ async def test_context_must_be_one(context: Any) -> None:
 
 
 async def test_tool_may_call_another_on_behalf_of_its_own_run() -> None:
-    from protolink.tools.prepared import PreparedTool, ToolExecution
-
     acting = Acting()
 
     def outer() -> None:
         """Call another tool."""
 
     def prepare(arguments: dict[str, Any], context: RunContext) -> Any:
-        from protolink import RunAction
-
         return RunAction(kind="tool.call", name="outer", payload={"arguments": arguments})
 
     async def execute(execution: ToolExecution) -> int:

@@ -37,6 +37,7 @@ from protolink import (
     ToolCorrectionLimitError,
     ToolRejectedError,
 )
+from protolink.llms import MockLLM
 from protolink.tools.prepared import PreparedTool, ToolExecution
 
 VALID = ("lint", "tests")
@@ -102,8 +103,6 @@ async def test_refusal_is_an_observation_of_the_same_loop() -> None:
     def answer(history: Any, prompt: str) -> Any:
         seen.append([dict(m) for m in history.messages])
         return [choose("typo"), choose("lint"), "done"][len(seen) - 1]
-
-    from protolink.llms import MockLLM
 
     llm = MockLLM(response_callback=answer)
     await Agent(name="a", llm=llm, tools=[Selection().tool], verbosity=0).invoke("Select.")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from agent_support import Mode, agent, call, codes, delegate, infer, kinds, played, stream, turn
+from agent_support import Mode, agent, call, codes, delegate, infer, kinds, played, run_id, stream, turn
 
 from protolink import Agent, Tool, ToolRejectedError
 from protolink.journal import InMemoryDurableStore
@@ -131,8 +131,6 @@ async def test_guard_remembers_across_slices() -> None:
         verbosity=0,
     )
     await found.run_task(task)
-    from agent_support import run_id
-
     for _ in range(2):
         task = await found.resume_task(run_id(task))
     assert task.get_output() == "done"

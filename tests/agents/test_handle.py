@@ -10,6 +10,7 @@ from agent_support import Gate, agent, call, delegate, infer, run_id, until
 
 from protolink import Agent, CapabilityPolicy, RunBudget, RunContext, RunEvent, Task, Tool
 from protolink.journal import InMemoryDurableStore
+from protolink.llms import MockLLM
 
 
 def guarded() -> Tool:
@@ -41,7 +42,8 @@ async def test_handle_gives_events_and_the_result() -> None:
 
 @pytest.mark.claim("INT-017")
 async def test_budget_of_the_call_bounds_the_run() -> None:
-    result = await agent(call("act"), "never", tools=[guarded()]).start_run("go", budget=RunBudget(max_llm_calls=1)).result()
+    found = agent(call("act"), "never", tools=[guarded()])
+    result = await found.start_run("go", budget=RunBudget(max_llm_calls=1)).result()
     assert result.status == "failed"
     assert result.error is not None
     assert (result.error["code"], result.output) == ("budget_exceeded", None)
@@ -171,8 +173,6 @@ async def test_used_up_slice_is_in_the_result() -> None:
 
 
 async def test_provider_that_is_down_is_told_as_an_error_of_a_paused_run() -> None:
-    from protolink.llms import MockLLM
-
     llm = MockLLM(sequential_responses=[PermissionError("no key")])
     found = Agent(name="a", llm=llm, durability=InMemoryDurableStore(), verbosity=0)
     result = await found.start_run("go").result()

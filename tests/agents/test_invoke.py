@@ -6,10 +6,13 @@ import pytest
 from agent_support import Mode, agent, call, infer, outcome, script
 
 from protolink import (
+    ActionDeniedError,
     Agent,
     BudgetExceededError,
+    CapabilityPolicy,
     InferParseError,
     Part,
+    PolicyDecision,
     RunBudget,
     RunContext,
     RunInterrupted,
@@ -65,8 +68,6 @@ async def test_explicit_session_and_budget_override_those_of_the_context() -> No
 
     class Watching:
         async def evaluate(self, action: object, context: RunContext) -> object:
-            from protolink import PolicyDecision
-
             seen.append(context)
             return PolicyDecision("allow", "fine", "watching")
 
@@ -161,8 +162,6 @@ async def test_parts_run_in_order_and_stop_at_the_first_failure() -> None:
 
 @pytest.mark.claim("INT-001")
 async def test_policy_protects_direct_calls_and_model_calls_alike() -> None:
-    from protolink import ActionDeniedError, CapabilityPolicy
-
     ran: list[str] = []
     tool = Tool.from_callable(lambda: ran.append("ran"), name="act", capabilities=["act"])
     found = agent(call("act"), "never", tools=[tool], policy=CapabilityPolicy({"act": "deny"}))

@@ -1,4 +1,4 @@
-"""Several calls in one turn of the model: judged together, run in order or side by side, answered in the order of the calls."""
+"""Several calls in one turn: judged together, run in order or side by side, answered in the order of the calls."""
 
 from __future__ import annotations
 
@@ -13,7 +13,9 @@ from protolink import (
     ActionDeniedError,
     Agent,
     CapabilityPolicy,
+    RunBudget,
     RunInterruption,
+    Task,
     TaskState,
     Tool,
     ToolCorrectionLimitError,
@@ -241,11 +243,10 @@ async def test_denying_one_of_several_closes_the_others_and_keeps_what_ran() -> 
     first, second = (item["request_id"] for item in task.metadata["interruptions"])
     with pytest.raises(ActionDeniedError):
         await found.resume(run_id(task), request_id=second, approved=False, reason="no")
-    stored = found.execution.stored(run_id(task)) if hasattr(found.execution, "stored") else None
+    stored = found.durability.get(run_id(task)).data
     assert ran == [1, 3]
-    if stored is not None:
-        assert stored.responses[first]["status"] == "canceled"
-        assert [kind for kind, _ in receipts(stored.task)] == ["action_result"] * 2
+    assert stored["responses"][first]["status"] == "canceled"
+    assert [kind for kind, _ in receipts(Task.from_dict(stored["task"]))] == ["action_result"] * 2
 
 
 async def test_live_denial_of_one_of_several_lets_none_of_them_run() -> None:
@@ -281,8 +282,6 @@ async def test_turn_with_text_and_calls_keeps_the_text_in_the_conversation() -> 
 
 
 async def test_whole_turn_is_one_step_and_one_model_call() -> None:
-    from protolink import RunBudget
-
     found = agent(steps(0, 1, 2), "done", native=True, tools=[Steps().tool])
     budget = RunBudget(max_steps=2, max_llm_calls=2, max_tool_calls=3)
     assert await found.invoke("go", budget=budget) == "done"

@@ -7,7 +7,17 @@ from typing import Any
 import pytest
 from agent_support import Mode, agent, call, codes, delegate, delegate_tool, infer, kinds, outcome, played, stream
 
-from protolink import ActionDeniedError, Agent, CapabilityPolicy, PolicyDecision, RunAction, RunContext, TaskState, Tool
+from protolink import (
+    ActionDeniedError,
+    Agent,
+    CapabilityPolicy,
+    PolicyDecision,
+    RunAction,
+    RunContext,
+    SubagentLimits,
+    TaskState,
+    Tool,
+)
 from protolink.journal import InMemoryDurableStore
 
 
@@ -113,8 +123,6 @@ async def test_policy_that_returns_no_decision_authorizes_nothing(answer: Any) -
 @pytest.mark.claim("WRK-011", "INT-022")
 @pytest.mark.parametrize("depth", [1, 2])
 async def test_policy_of_every_ancestor_binds_the_child(depth: int) -> None:
-    from protolink import SubagentLimits
-
     acting = Acting()
     below = agent(call("act"), "never", name="worker", tools=[acting.tool()])
     if depth == 2:

@@ -10,12 +10,14 @@ from agent_support import Mode, agent, call, codes, infer, limited, outcome, rec
 from protolink import (
     ActionDeniedError,
     Agent,
+    ApprovalDecision,
     ApprovalRequiredError,
     BudgetExceededError,
     CapabilityPolicy,
     InferParseError,
     RunBudget,
     Task,
+    TaskExecutionError,
     TaskState,
     Tool,
     ToolCorrectionLimitError,
@@ -24,6 +26,7 @@ from protolink import (
     UncertainExecutionError,
 )
 from protolink.journal import InMemoryDurableStore
+from protolink.llms import MockLLM
 
 ASKING = CapabilityPolicy({"act": "ask"})
 DENYING = CapabilityPolicy({"act": "deny"})
@@ -180,8 +183,6 @@ async def test_error_of_the_provider_names_the_step_and_is_a_runtime_error() -> 
     def answer(history: Any, prompt: str) -> Any:
         raise PermissionError("the key was refused")
 
-    from protolink.llms import MockLLM
-
     task = infer()
     error = await outcome(Agent(name="a", llm=MockLLM(response_callback=answer), verbosity=0), task)
     assert isinstance(error, RuntimeError)
@@ -190,8 +191,6 @@ async def test_error_of_the_provider_names_the_step_and_is_a_runtime_error() -> 
 
 
 async def test_returned_failures_raise_on_demand() -> None:
-    from protolink import TaskExecutionError
-
     task = direct("boom")
     await agent(tools=[boom]).run_task(task)
     with pytest.raises(TaskExecutionError):
@@ -201,8 +200,6 @@ async def test_returned_failures_raise_on_demand() -> None:
 @pytest.mark.claim("APR-055")
 @pytest.mark.parametrize("reason", ["Not on a Friday.", None])
 async def test_denial_by_a_person_tells_the_reason(reason: str | None) -> None:
-    from protolink import ApprovalDecision
-
     def handler(request: Any, context: Any) -> ApprovalDecision:
         return ApprovalDecision(False, request.request_id, reason=reason, decided_by="ops")
 

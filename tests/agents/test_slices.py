@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from agent_support import agent, call, codes, delegate, infer, limited, outcome, played, run_id, script, stream
+from agent_support import agent, call, codes, delegate, infer, kinds, limited, outcome, played, run_id, script, stream
 
 from protolink import (
     ActionDeniedError,
@@ -25,6 +25,7 @@ from protolink import (
     UncertainExecutionError,
 )
 from protolink.journal import InMemoryDurableStore
+from protolink.llms import MockLLM
 
 SECTIONS = ("intro", "method", "results")
 
@@ -123,7 +124,8 @@ async def test_task_that_waits_for_something_else_has_no_handoff() -> None:
     done = await reviewer("done").run_task(infer())
     assert RunHandoff.from_task(done) is None
     tool = Tool.from_callable(lambda: 1, name="act", capabilities=["act"])
-    waiting = await reviewer(call("act"), "never", tools=[tool], policy=CapabilityPolicy({"act": "ask"})).run_task(infer())
+    asking = reviewer(call("act"), "never", tools=[tool], policy=CapabilityPolicy({"act": "ask"}))
+    waiting = await asking.run_task(infer())
     assert waiting.state is TaskState.INPUT_REQUIRED
     assert RunHandoff.from_task(waiting) is None
 
@@ -304,8 +306,6 @@ async def test_rebuilt_agent_over_the_same_file_goes_on_with_everything(tmp_path
         heard.append(str(history.messages))
         return [call("note", section="intro"), call("missing"), call("missing")][len(heard) - 1]
 
-    from protolink.llms import MockLLM
-
     found = Agent(
         name="agent",
         llm=MockLLM(response_callback=answer),
@@ -341,8 +341,6 @@ async def test_rebuilt_agent_with_another_configuration_is_refused() -> None:
 
 @pytest.mark.claim("SLI-022")
 async def test_stream_ends_at_the_pause_with_the_handoff() -> None:
-    from agent_support import kinds
-
     events = await stream(reviewer(*inspect_all(), "never", steps=1), infer())
     assert kinds(events)[-2:] == ["run_yielded", "status:input-required"]
     assert events[-2].metadata["handoff"]["steps"] == 1

@@ -30,6 +30,7 @@ from protolink import (
     Agent,
     CapabilityPolicy,
     DurableExecutionError,
+    PolicyDecision,
     RunAction,
     RunContext,
     RunEvent,
@@ -86,8 +87,6 @@ async def test_child_has_a_context_of_its_own_that_tells_where_it_came_from() ->
 
     class Watching:
         async def evaluate(self, action: RunAction, context: RunContext) -> Any:
-            from protolink import PolicyDecision
-
             contexts.append(context)
             return PolicyDecision("allow", "fine", "watching")
 
@@ -297,8 +296,7 @@ async def test_child_without_a_model_cannot_infer() -> None:
     kid = Agent(name="kid", tools=[look], verbosity=0)
     task = infer()
     await outcome(agent(delegate("kid"), "done", subagents=[kid]), task)
-    assert task.state in (TaskState.FAILED, TaskState.COMPLETED)
-    assert "no_llm" in codes(task) or ("action_rejection", "kid") in receipts(task)
+    assert (task.state, codes(task)) == (TaskState.FAILED, ["no_llm"])
 
 
 async def test_child_with_a_factory_gets_a_model_of_its_own() -> None:

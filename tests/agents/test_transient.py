@@ -5,9 +5,23 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from agent_support import FakeClock, Mode, agent, call, codes, infer, kinds, outcome, played, run_id, script, stream
+from agent_support import (
+    FakeClock,
+    Mode,
+    agent,
+    call,
+    codes,
+    delegate,
+    infer,
+    kinds,
+    outcome,
+    played,
+    run_id,
+    script,
+    stream,
+)
 
-from protolink import Agent, DurableExecutionError, TaskState
+from protolink import Agent, BudgetExceededError, DurableExecutionError, RunBudget, TaskState
 from protolink.journal import InMemoryDurableStore
 
 
@@ -111,8 +125,6 @@ async def test_retry_takes_no_answer() -> None:
 
 
 async def test_attempts_after_a_resume_are_charged_too() -> None:
-    from protolink import BudgetExceededError, RunBudget
-
     found = failing(
         FakeClock(), PermissionError("1"), PermissionError("2"), "never", durability=InMemoryDurableStore()
     )
@@ -126,8 +138,6 @@ async def test_attempts_after_a_resume_are_charged_too() -> None:
 
 async def test_failing_child_is_retried_inside_and_parks_with_the_child_s_run() -> None:
     kid = Agent(name="kid", llm=script(PermissionError("no key"), "kid"), verbosity=0)
-    from agent_support import delegate
-
     found = agent(delegate("kid"), "done", subagents=[kid], durability=InMemoryDurableStore())
     task = infer()
     await found.run_task(task)

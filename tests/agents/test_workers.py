@@ -30,6 +30,7 @@ from protolink import (
     Task,
     TaskState,
     Tool,
+    ToolRejectedError,
 )
 from protolink.journal import InMemoryDurableStore
 
@@ -266,7 +267,15 @@ def test_unsuitable_default_alias_needs_a_name(name: str) -> None:
 @pytest.mark.claim("WRK-033", "WRK-041")
 @pytest.mark.parametrize(
     "name",
-    ["taken", "researcher", "final", "tool_call", "agent_call", "protolink_delegate_agent", "protolink_call_agent_tool"],
+    [
+        "taken",
+        "researcher",
+        "final",
+        "tool_call",
+        "agent_call",
+        "protolink_delegate_agent",
+        "protolink_call_agent_tool",
+    ],
 )
 def test_name_that_is_taken_or_reserved_is_refused(name: str) -> None:
     found = agent("x", subagents=[researcher()], tools=[Tool.from_callable(lookup, name="taken")])
@@ -380,8 +389,6 @@ async def test_another_binding_is_another_durable_configuration() -> None:
 
 
 async def test_rejection_by_the_worker_s_tool_is_a_correction_of_the_parent() -> None:
-    from protolink import ToolRejectedError
-
     def picky(item_id: int) -> str:
         if item_id == 0:
             raise ToolRejectedError(code="zero", message="zero is taken")

@@ -39,7 +39,7 @@ def publish(text: str, api_key: str = SECRET) -> dict:
 
 
 def reply(history, system_prompt):
-    said = str(history.messages[0]["content"])
+    said = next(str(message["content"]) for message in history.messages if message["role"] == "user")
     if sum(message["role"] == "assistant" for message in history.messages):
         return "all done"
     if said == "ask":

@@ -223,6 +223,13 @@ class TestSettling:
         assert "--result is no JSON" in found.stderr
         assert desk.json("inspect", "run-1")["status"] == "uncertain"
 
+    def test_rerun_is_refused_unless_idempotent(self, desk: Any) -> None:
+        self.lost(desk)
+        found = desk.run("resume", "run-1", "--rerun", action_of(desk, "run-1"))
+        assert found.exit_code == FAILED
+        assert "is not declared idempotent" in found.stderr
+        assert desk.published == ["lost"]
+
     def test_cancel_refuses_an_uncertain_run(self, desk: Any) -> None:
         self.lost(desk)
         assert desk.run("cancel", "run-1").exit_code == UNCERTAIN

@@ -291,7 +291,6 @@ def stop(place):
 
 
 async def build(arguments, context):
-    stop("prepare at once")
     while die == "prepare" and not agent.durability.get("run-1").data.get("actions"):
         await asyncio.sleep(0)  # until the call is stored, as in every preparation that takes its time
     stop("prepare")

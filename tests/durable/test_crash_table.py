@@ -49,14 +49,6 @@ def test_a_kill_before_dispatch_goes_on_under_todays_policy(processes: Any) -> N
     assert processes.published() == 0
 
 
-def test_a_kill_before_anything_is_stored_leaves_an_id_that_can_be_used(application: Any) -> None:
-    processes = application("direct")
-    assert processes.run("start", die="prepare at once") == KILLED
-    assert "never started" in processes.run("resume")["text"]
-    assert processes.run("start") == done(processes)
-    assert processes.published() == 1
-
-
 @pytest.mark.claim("DUR-067", "DUR-072", "DUR-075", "STR-006")
 @pytest.mark.parametrize("place", ["before effect", "after effect"])
 def test_a_kill_inside_a_tool_is_uncertain_and_never_repeated(processes: Any, place: str) -> None:

@@ -6,7 +6,15 @@ from typing import Any
 
 import pytest
 
-from protolink import ActionDeniedError, CapabilityPolicy, DurableExecutionError, RunAction, RunInterrupted
+from protolink import (
+    ActionDeniedError,
+    CapabilityPolicy,
+    DurableExecutionError,
+    PolicyDecision,
+    RunAction,
+    RunInterrupted,
+    RunManager,
+)
 from protolink.tools import Tool
 
 ASK = CapabilityPolicy({"content.publish": "require_approval"})
@@ -34,6 +42,8 @@ async def test_an_edit_is_a_new_action_that_is_judged_from_the_start(scene: Any)
     assert scene.effects == []
     found = await fresh(scene).resume(pause.run_id, request_id=again.request_id, approved=True)
     assert found == scene.result({"published": "better"})
+    outputs = fresh(scene).durability.get(pause.run_id).data["outputs"]
+    assert outputs == {"0": scene.result({"published": "better"})}
     assert scene.effects == ["better"]
 
 
@@ -54,8 +64,6 @@ async def test_an_edit_that_policy_allows_by_itself_runs_at_once(scene: Any) -> 
         """Asks for everything but what is harmless."""
 
         async def evaluate(self, action: RunAction, context: Any) -> Any:
-            from protolink import PolicyDecision
-
             harmless = action.payload["arguments"]["text"] == "harmless"
             return PolicyDecision("allow" if harmless else "require_approval", "by its text", "test")
 
@@ -134,8 +142,6 @@ async def test_a_plain_resume_after_the_time_denies_the_action(scene: Any, clock
 
 
 async def test_an_expired_run_can_be_canceled_instead(scene: Any, clock: Any) -> None:
-    from protolink import RunManager
-
     agent, pause = await expiring(scene, clock)
     clock.advance(61)
     assert RunManager(agent).cancel(pause.run_id)["status"] == "canceled"

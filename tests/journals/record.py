@@ -9,12 +9,13 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+from tests.journals.summary import summary
+from tests.sim.scenes import LONG, SCENES
+
 from protolink.engine.fold import fold
 from protolink.journal import SCHEMA_VERSION, codec
 from protolink.testing import Crash
 from protolink.testing.trial import Loop, Subject, Trial
-from tests.journals.summary import summary
-from tests.sim.scenes import LONG, SCENES
 
 FOLDER = Path(__file__).parent / f"v{SCHEMA_VERSION}"
 

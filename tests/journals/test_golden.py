@@ -6,12 +6,12 @@ import json
 from pathlib import Path
 
 import pytest
+from tests.journals.summary import summary
 
 from protolink.engine.fold import fold
 from protolink.journal import codec
 from protolink.models.json import plain
 from protolink.testing.audit import audit
-from tests.journals.summary import summary
 
 JOURNALS = sorted(Path(__file__).parent.glob("v*/*.jsonl"))
 

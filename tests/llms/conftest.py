@@ -99,9 +99,14 @@ class ChatServer:
         self._server.close()
         await self._server.wait_closed()
 
+    async def hung_up(self) -> None:
+        """Return when the client of the newest request has closed the connection."""
+        await self._reader.read()
+
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         try:
             self.requests.append(await _read(reader))
+            self._reader = reader
             if self.replies:
                 reply = self.replies.pop(0)
                 if isinstance(reply, bytes):

@@ -83,7 +83,9 @@ async def test_a_missing_package_is_named_with_its_extra_at_first_use(monkeypatc
         llm.validate_connection()
 
 
-@pytest.mark.parametrize("url", ["", "localhost:8080", "ftp://host/v1", "http://", "http://me:pass-word@host/v1"])
+@pytest.mark.parametrize(
+    "url", ["", "localhost:8080", "ftp://host/v1", "http://", "http://h:99999", "http://me:pass-word@host/v1"]
+)
 def test_an_address_that_cannot_work_is_refused_without_its_password(url: str) -> None:
     with pytest.raises(ValueError, match="base_url") as caught:
         create_llm("openai-compatible:m", base_url=url)
@@ -98,6 +100,8 @@ def test_an_address_that_cannot_work_is_refused_without_its_password(url: str) -
         {"timeout": "9"},
         {"answer_limit": 0},
         {"api_key": " "},
+        {"api_key": "sk-1\n"},
+        {"headers": {"X-Team": "é"}},
         {"model_params": {"stream": True}},
     ],
 )
@@ -188,6 +192,7 @@ def test_one_model_serves_several_event_loops(chat: Any) -> None:
             return (await models[0].turn(asked())).text
 
     assert [asyncio.run(once()) for _ in range(2)] == ["one", "two"]
+    assert [request.headers["connection"] for request in server.requests] == ["close", "close"]
 
 
 async def test_chat_speaks_without_actions(chat: Any) -> None:
@@ -406,6 +411,14 @@ async def test_a_refused_schema_falls_back_step_by_step_and_is_remembered(chat: 
     assert [turn.text for turn in turns] == ["done", "done"]
     formats = [request.body.get("response_format", {}).get("type") for request in server.requests]
     assert formats == ["json_schema", "json_object", None, None]
+
+
+async def test_a_refusal_of_stream_options_leaves_the_schema_alone(chat: Any) -> None:
+    no = chat.http(422, {"detail": "extra field stream_options"})
+    async with chat.Server(no, chat.stream(*chat.words(FINAL))) as server:
+        await model(server, tool_calling="json").turn(asked(), emit=lambda text: None)
+    assert "stream_options" not in server.body
+    assert server.body["response_format"]["type"] == "json_schema"
 
 
 async def test_json_mode_speaks_in_three_alternating_roles(chat: Any) -> None:

@@ -128,6 +128,27 @@ async def test_a_stream_whose_pieces_are_only_comments_is_a_timeout(chat: Any) -
     assert isinstance(error, TimeoutError)
 
 
+@pytest.mark.parametrize("streamed", STREAMED)
+async def test_canceling_a_turn_hangs_up(chat: Any, streamed: bool) -> None:
+    asking, gone = asyncio.Event(), asyncio.Event()
+
+    async def until_gone(server: Any, writer: asyncio.StreamWriter) -> None:
+        if streamed:
+            writer.write(chat.stream(chat.delta(content="Hel"), end=b"", done=False))
+        asking.set()
+        await server.hung_up()
+        gone.set()
+
+    async with chat.Server(until_gone) as server:
+        llm = create_llm("openai-compatible:m", base_url=server.url)
+        turn = asyncio.ensure_future(llm.turn(asked(), emit=(lambda text: None) if streamed else None))
+        await asking.wait()
+        turn.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await turn
+        await gone.wait()
+
+
 # ------------------------------------------------------------------------------------------------ no readable answer
 
 

@@ -20,6 +20,7 @@ class ModelServer:
 
     def __init__(self, log: Path) -> None:
         self._log = log
+        self._process: subprocess.Popen[str] | None = None
 
     def start(self) -> str:
         """Start it and wait until the model is loaded. Returns its ``base_url``."""
@@ -27,14 +28,15 @@ class ModelServer:
             self._process = subprocess.Popen(
                 [sys.executable, str(SERVER)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=log, text=True
             )
-        assert self._process.stdout is not None
-        address = self._process.stdout.readline().strip()
+        address = self._process.stdout.readline().strip() if self._process.stdout else ""
         if not address:
             raise RuntimeError(f"the model server did not start:\n{self._log.read_text()[-2000:]}")
         return f"{address}/v1"
 
     def stop(self) -> None:
-        self._process.communicate()
+        if self._process is not None:
+            self._process.communicate()
+        self._process = None
 
 
 @pytest.fixture

@@ -162,14 +162,14 @@ def check(plant: Plant, secret: str, around: list[Plant]) -> None:
 
 @pytest.mark.parametrize("shape", ANYWHERE)
 @given(wild, wrappers)
-@settings(max_examples=25)
+@settings(max_examples=25, deadline=None)
 def test_no_text_passes_in_a_named_place(shape: str, secret: str, around: list[Plant]) -> None:
     check(ANYWHERE[shape], secret, around)
 
 
 @pytest.mark.parametrize("shape", SPELLED)
 @given(secrets, wrappers)
-@settings(max_examples=25)
+@settings(max_examples=25, deadline=None)
 def test_no_secret_passes_in_a_text_of_a_known_shape(shape: str, secret: str, around: list[Plant]) -> None:
     check(SPELLED[shape], secret, around)
 
@@ -214,7 +214,7 @@ policies = st.builds(
     policies,
     st.recursive(pieces, lambda inner: st.lists(inner, max_size=3) | st.dictionaries(pieces, inner, max_size=2)),
 )
-@settings(max_examples=300)
+@settings(max_examples=300, deadline=None)
 def test_redacting_again_changes_nothing_whatever_the_text(policy: RedactionPolicy, value: object) -> None:
     once = policy.redact(value)
     assert policy.redact(once) == once

@@ -146,9 +146,13 @@ async def record(name: str) -> Recorded:
 
 
 @lru_cache
+def _recorded(name: str, number: int) -> Recorded:
+    return asyncio.run(record(name))
+
+
 def recorded(name: str, number: int = 0) -> Recorded:
     """A run of the scenario, made once; ``number`` tells several runs apart. Not to be changed."""
-    return asyncio.run(record(name))
+    return _recorded(name, number)
 
 
 def report_of(name: str, number: int = 0) -> RunReport:

@@ -20,8 +20,6 @@ from protolink import (
     Tool,
 )
 
-CUSTOM = RunEvent("custom")
-
 
 def progress() -> TaskProgressEvent:
     return TaskProgressEvent("task-1", 50, "Halfway")

@@ -278,7 +278,8 @@ def test_redacted_masks_a_copy() -> None:
 
 @pytest.mark.parametrize("key", ["payload", "metadata", "sequence", "final", "events", "context", "run_id"])
 def test_redacted_is_a_report_whatever_is_masked(key: str) -> None:
-    report = RunReport.from_events([RunEvent("custom", sequence=3, final=True, payload={"a": 1})], context=RunContext())
+    event = RunEvent("custom", "r", sequence=3, final=True, payload={"a": 1}, metadata={"b": 2})
+    report = RunReport.from_events([event], context=RunContext())
     masked = report.redacted(RedactionPolicy(frozenset({key})))
     assert isinstance(masked, RunReport)
     assert json.dumps(masked.to_dict()) != json.dumps(report.to_dict())

@@ -6,6 +6,9 @@ import asyncio
 from collections.abc import Callable
 from typing import Any
 
+from tests.sim.scenes import NATIVE, SCENES, handed, turn
+from tests.sim.world import World, call
+
 from protolink import Agent, RunAction, RunContext, Task
 from protolink.agents.drive import Drive
 from protolink.engine import facts as f
@@ -13,8 +16,6 @@ from protolink.engine.fold import fold
 from protolink.testing import FaultyStore, ScriptedModel, Theft
 from protolink.testing.trial import Loop, Subject, Trial
 from protolink.tools import Tool
-from tests.sim.scenes import NATIVE, PARALLEL, SCENES, _handed, turn
-from tests.sim.world import World, call
 
 
 def crashed(name: str) -> list[str]:
@@ -121,7 +122,7 @@ def stored_beside_a_slow_read() -> list[str]:
         "tool": "agent_call",
         "args": {"agent": "one", "action": "tool_call", "tool": "note", "args": {"item": "a"}},
     }
-    script = [turn(direct, _handed("two", "help")), "done"]
+    script = [turn(direct, handed("two", "help")), "done"]
     model = ScriptedModel(script, native=True)
     agent = world.agent(store, "root", [], lines=model, subagents=[one, two], parallel_tool_calls=True)
 

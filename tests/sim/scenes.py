@@ -10,10 +10,11 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
+from tests.sim.world import World, ask, call, delegate
+
 from protolink import Agent, Message, Part, RunBudget, RunInterruption, RunManager, SubagentLimits, Task
 from protolink.llms import Call, ModelTurn
 from protolink.testing import CrashReport, FaultyStore, crash_everywhere
-from tests.sim.world import World, ask, call, delegate
 
 Respond = Callable[[RunInterruption], Any]
 
@@ -120,8 +121,13 @@ scene("question that needs approval", [ask("Which?", "CSV", "PDF"), call("note",
       agent={"rules": {"user.interact": "require_approval"}}, effects=("note a",))  # fmt: skip
 scene("declined question", [ask(), "done"], "ask_user", respond=lambda world: lambda asked: {"answer": None})
 
-scene("corrections", [turn(call("pick", "bad"), call("read", key="k")), turn(call("nothing", "x")), turn(call("push", "a")),
-      "done"], "pick push read", agent=NATIVE, effects=("push a",))  # fmt: skip
+REFUSED = [
+    turn(call("pick", "bad"), call("read", key="k")),
+    turn(call("nothing", "x")),
+    turn(call("push", "a")),
+    "done",
+]
+scene("corrections", REFUSED, "pick push read", agent=NATIVE, effects=("push a",))
 scene(
     "rejected by its executor",
     [call("push", "bad"), call("push", "good"), "done"],
@@ -174,12 +180,12 @@ scene("canceled while it waits", [turn(call("note", "a"), call("write", "b")), "
 
 def family(world: World) -> list[Agent]:
     grand = world.agent(None, "grand", [ask(), call("write", "g"), "grand done"], "ask_user write")
-    kid = [turn(call("write", "k")), turn(_handed("grand", "deep"), call("read", key="k")), "kid done"]
+    kid = [turn(call("write", "k")), turn(handed("grand", "deep"), call("read", key="k")), "kid done"]
     limits = SubagentLimits(max_depth=3)
     return [world.agent(None, "kid", kid, "write read", native=True, subagents=[grand], subagent_limits=limits)]
 
 
-def _handed(agent: str, prompt: str) -> dict[str, Any]:
+def handed(agent: str, prompt: str) -> dict[str, Any]:
     return {"tool": "agent_call", "args": {"agent": agent, "action": "infer", "prompt": prompt}}
 
 
@@ -227,7 +233,7 @@ def twins(world: World) -> list[Agent]:
     return [twin("one"), twin("two")]
 
 
-TWINS = [turn(_handed("one", "help"), _handed("two", "help")), "done"]
+TWINS = [turn(handed("one", "help"), handed("two", "help")), "done"]
 
 
 def spend(calls: int) -> Callable[[], Task]:

@@ -1,7 +1,7 @@
 """Random schedules: several workers on one store, with takeovers, clock jumps, store faults and answers at any time.
 
-A schedule is fully determined by its seed. Tools and models stop at gates; between them the schedule opens a gate, lets a
-worker take a step with what is stored, moves the clock, kills a worker or starts a new one. In the end a quiet worker
+A schedule is fully determined by its seed. Tools and models stop at gates; between them the schedule opens a gate, lets
+a worker take a step with what is stored, moves the clock, kills a worker or starts a new one. In the end a quiet worker
 finishes the run, which has to be the run that nobody disturbed.
 """
 
@@ -15,12 +15,13 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from tests.sim.scenes import LONG, SCENES, Scene
+
 from protolink import RunInterruption
 from protolink.errors import DurableExecutionError
 from protolink.testing import Crash, FaultyStore, Outage, SimulatedCrash, Theft, UncertainAction
 from protolink.testing.audit import differences, likeness
 from protolink.testing.trial import Loop, Subject, Trial
-from tests.sim.scenes import LONG, SCENES, Scene
 
 FLOWS = (
     LONG,
@@ -107,7 +108,6 @@ class Race(Trial):
                 worker.kill()
             await _settle()
         finally:
-            del self._scene.world.gate
             self._scene.world.gate = _open
         self.store = self.store.restart()
         return await super().run()
@@ -229,7 +229,8 @@ class Simulation:
             respond = scene.respond(world)
             quiet = Trial(Subject(scene.make_agent, scene.make_task, respond, world.reconcile, world.effects))
             self._loop.run(quiet.run())
-            assert not quiet.problems and quiet.stored is not None, quiet.problems
+            assert quiet.stored is not None, quiet.problems
+            assert quiet.problems == []
             self._wanted[scene.name] = likeness(quiet.stored), world.effects.counts()
         return self._wanted[scene.name]
 

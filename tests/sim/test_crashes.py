@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import pytest
-
 from tests.sim.checks import stolen
 from tests.sim.scenes import LONG, SCENES
 
 
+@pytest.mark.claim("DUR-067", "DUR-070", "DUR-075")
 @pytest.mark.parametrize("name", [name for name in SCENES if name != LONG])
 def test_any_single_crash_changes_nothing(name: str) -> None:
     scene = SCENES[name]

@@ -6,7 +6,6 @@ from collections.abc import Callable
 from functools import partial
 
 import pytest
-
 from tests.sim import checks
 from tests.sim.mutants import MUTANTS
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from tests.sim.schedules import Simulation
 
-SAMPLE = 160
+SAMPLE = 300
 
 
 def test_random_schedules_change_nothing() -> None:

@@ -136,6 +136,7 @@ async def test_stolen_run_is_left_alone() -> None:
     assert case.store.disk.stale_commits == 0
 
 
+@pytest.mark.claim("DUR-066")
 async def test_time_between_processes_is_no_runtime() -> None:
     case = Case(Crash(4, after=True), budget=RunBudget(max_runtime_seconds=10))
     with pytest.raises(SimulatedCrash):

@@ -6,7 +6,6 @@ It has a roster, an execution and a store; it executes nothing itself. Construct
 from __future__ import annotations
 
 import os
-import urllib.parse
 from collections.abc import AsyncGenerator, Callable, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import aclosing
@@ -25,15 +24,13 @@ from ..errors import (
     TaskExecutionError,
 )
 from ..journal.contract import DurableStore
-from ..journal.sqlite import SQLiteDurableStore
 from ..llms import LLM, create_llm
-from ..models import AgentCapabilities, AgentCard, AgentSkill, Task
+from ..models import AgentCard, AgentSkill, Task
 from ..runtime import (
     ActionAuthorization,
     ActionAuthorizer,
     BudgetPolicy,
     CancellationToken,
-    CapabilityPolicy,
     RunAction,
     RunBudget,
     RunContext,
@@ -41,8 +38,21 @@ from ..runtime import (
     RunInterruption,
     TaskCancellationRequest,
 )
+from ..telemetry import Telemetry
 from ..tools import Tool
 from .active import ActiveTasks
+from .checks import (
+    checked_card,
+    checked_handler,
+    checked_llm,
+    checked_policy,
+    checked_run_store,
+    checked_store,
+    checked_telemetry,
+    choice,
+    nonblank,
+    positive,
+)
 from .direct import DirectCalls
 from .drive import Drive
 from .execution import Execution
@@ -52,10 +62,10 @@ from .probe import uncertain
 from .responses import UNSET, Response
 from .roster import Roster, WorkerTool
 from .stream import stream
+from .support import check_supported
 from .sync import SyncAgent
 
 DEFAULT_SESSION = "invocation_session_id"
-_STORE_METHODS = ("get", "acquire", "save", "release")
 
 
 class Agent:
@@ -65,17 +75,19 @@ class Agent:
     functions or tools. ``policy`` judges every action, ``approval_handler`` is asked in live runs. ``durability``: a
     path or a DurableStore; then runs are stored, pause and can be resumed. ``execution_version`` names the
     application's own version of the contract under which runs are stored. ``yield_after_steps``: model turns of one
-    slice. ``budget_policy`` None switches budgets off. ``sync_execution``: where blocking tools run, ``inline`` or
-    ``thread``.
+    slice. ``run_store``: where tasks are recorded at each change of their state, and the reports of handles;
+    ``telemetry`` is told of every step; what these two raise is logged. ``budget_policy`` None switches budgets off.
+    ``sync_execution``: where blocking tools run, ``inline`` or ``thread``.
 
     Raises ValueError or TypeError for arguments that cannot be used; nothing is started.
     """
 
-    _custom_handler: ClassVar[bool] = False
+    handles_itself: ClassVar[bool] = False
+    """True for subclasses that override ``handle_task``."""
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
-        cls._custom_handler = cls.handle_task is not Agent.handle_task
+        cls.handles_itself = cls.handle_task is not Agent.handle_task
 
     def __init__(
         self,
@@ -95,6 +107,8 @@ class Agent:
         verbosity: int = 1,
         policy: Any = None,
         approval_handler: Any = None,
+        run_store: Any = None,
+        telemetry: Telemetry | None = None,
         retrieval: str = "auto",
         subagents: Iterable[Agent] | None = None,
         subagent_limits: SubagentLimits | None = None,
@@ -108,33 +122,35 @@ class Agent:
         store_patience: float = STORE_PATIENCE,
         clock: Clock | None = None,
     ) -> None:
-        self.card = _card(card, name, description, url)
+        self.card = checked_card(card, name, description, url)
         if llm is not None and llm_factory is not None:
             raise ValueError("give either llm or llm_factory, not both")
-        self.llm: LLM | None = create_llm(llm) if isinstance(llm, str) else _checked_llm(llm)
+        self.llm: LLM | None = create_llm(llm) if isinstance(llm, str) else checked_llm(llm)
         self.llm_factory = llm_factory
         self.system_prompt = system_prompt
         self.override_system_prompt = override_system_prompt
         self.expose_tool_results = expose_tool_results
-        self.verbosity = _choice("verbosity", verbosity, (0, 1, 2))
-        self.policy = _checked_policy(policy)
-        self.approval_handler = _checked_handler(approval_handler)
-        self.retrieval = _choice("retrieval", retrieval, ("auto", "always", "required"))
+        self.verbosity = choice("verbosity", verbosity, (0, 1, 2))
+        self.policy = checked_policy(policy)
+        self.approval_handler = checked_handler(approval_handler)
+        self.run_store = checked_run_store(run_store)
+        self.telemetry = checked_telemetry(telemetry)
+        self.retrieval = choice("retrieval", retrieval, ("auto", "always", "required"))
         self.subagent_limits = subagent_limits or SubagentLimits()
-        self.durability = _store(durability)
+        self.durability = checked_store(durability)
         if self.durability is not None and self.subagent_limits.background:
             raise ValueError("background children are not available in durable runs")
-        self.yield_after_steps = _positive("yield_after_steps", yield_after_steps)
-        self.execution_version = _nonblank("execution_version", execution_version)
+        self.yield_after_steps = positive("yield_after_steps", yield_after_steps)
+        self.execution_version = nonblank("execution_version", execution_version)
         self.budget_policy: Any = BudgetPolicy() if budget_policy is UNSET else budget_policy
         self.parallel_tool_calls = parallel_tool_calls
         self.max_result_bytes = max_result_bytes
         self.store_patience = store_patience
         self.clock: Clock = clock or SystemClock()
-        self._max_sync_workers = _positive("max_sync_workers", max_sync_workers) or 4
+        self._max_sync_workers = positive("max_sync_workers", max_sync_workers) or 4
         self._executor: ThreadPoolExecutor | None = None
-        self._skills = _choice("skills", skills, ("auto", "fixed"))
-        mode = _choice("sync_execution", sync_execution, ("inline", "thread"))
+        self._skills = choice("skills", skills, ("auto", "fixed"))
+        mode = choice("sync_execution", sync_execution, ("inline", "thread"))
         self.roster = Roster(self, tools or (), subagents or (), mode)
         self.sync = SyncAgent(self)
         self._active = ActiveTasks()
@@ -178,42 +194,6 @@ class Agent:
         if self._executor is None:
             self._executor = ThreadPoolExecutor(self._max_sync_workers, thread_name_prefix=f"protolink-{self.name}")
         return self._executor
-
-    def as_llm(self, made: Any) -> LLM:
-        """What an ``llm_factory`` made, as an LLM. TypeError for anything but an LLM or a name."""
-        found = create_llm(made) if isinstance(made, str) else made
-        if not isinstance(found, LLM):
-            raise TypeError(f"llm_factory must return an LLM or its name, not {type(found).__name__}")
-        return found
-
-    def check_supported(self, llm: LLM | None) -> None:
-        """DurableExecutionError for what a stored run cannot go through, ValueError for slices without a store."""
-        if self.durability is not None:
-            self._check_durable(llm)
-            return
-        if self._yields():
-            raise ValueError("yield_after_steps needs durability on this agent or on the parent that owns it")
-        for child in self.roster.children.values():
-            if child.durability is not None:
-                raise DurableExecutionError(
-                    f"Subagent '{child.name}' is durable, its parent '{self.name}' is not; give the parent durability"
-                )
-            child.check_supported(child.llm)
-
-    def _yields(self) -> bool:
-        return self.yield_after_steps is not None or any(child._yields() for child in self.roster.children.values())
-
-    def _check_durable(self, llm: LLM | None) -> None:
-        if self._custom_handler:
-            raise DurableExecutionError(
-                f"{type(self).__name__} overrides handle_task; durable runs need the default one"
-            )
-        if llm is not None and type(llm).infer is not LLM.infer:
-            raise DurableExecutionError(f"{type(llm).__name__} overrides infer; durable runs need the default loop")
-        if self.retrieval != "auto":
-            raise DurableExecutionError(f"retrieval={self.retrieval!r} is not available in durable runs; use 'auto'")
-        for child in self.roster.children.values():
-            child._check_durable(child.llm)
 
     # ------------------------------------------------------------------------------------------------ tools
 
@@ -425,9 +405,9 @@ class Agent:
     # ------------------------------------------------------------------------------------------------ inside
 
     async def _handled(self, task: Task, token: CancellationToken) -> Task:
-        if not self._custom_handler:
+        if not self.handles_itself:
             return await self._execute(task, token)
-        self.check_supported(None)
+        check_supported(self, {})
         return await self._direct.custom(task, token)
 
     async def _execute(self, task: Task, token: CancellationToken) -> Task:
@@ -489,75 +469,3 @@ class Agent:
 def _paused(task: Task) -> RunInterrupted:
     waiting = [RunInterruption.from_dict(item) for item in task.metadata["interruptions"]]
     return RunInterrupted(task, RunContext.from_task(task).run_id, waiting)
-
-
-def _card(
-    card: AgentCard | Mapping[str, Any] | None, name: str | None, description: str | None, url: str | None
-) -> AgentCard:
-    if card is not None:
-        if name is not None or description is not None or url is not None:
-            raise ValueError("give either a card or name, description and url, not both")
-        if not isinstance(card, (AgentCard, Mapping)):
-            raise TypeError(f"card must be an AgentCard or a mapping, not {type(card).__name__}")
-        return card if isinstance(card, AgentCard) else AgentCard.from_dict(card)
-    if not isinstance(name, str) or not name.strip():
-        raise ValueError("an agent needs a card or a nonblank name")
-    return AgentCard(
-        name=name,
-        description=description if description is not None else f"Agent {name}",
-        url=url if url is not None else f"runtime://{urllib.parse.quote(name, safe='')}",
-        transport="runtime",
-        capabilities=AgentCapabilities(),
-    )
-
-
-def _checked_llm(llm: Any) -> LLM | None:
-    if llm is None or isinstance(llm, LLM):
-        return llm
-    raise TypeError(f"llm must be an LLM or its name, not {type(llm).__name__}")
-
-
-def _checked_policy(policy: Any) -> Any:
-    if policy is None:
-        return CapabilityPolicy()
-    if not callable(getattr(policy, "evaluate", None)):
-        raise TypeError(f"policy must have evaluate(action, context), which {type(policy).__name__} has not")
-    return policy
-
-
-def _checked_handler(handler: Any) -> Any:
-    if handler is not None and not callable(handler):
-        raise TypeError(f"approval_handler must be callable, not {type(handler).__name__}")
-    return handler
-
-
-def _store(durability: Any) -> Any:
-    if durability is None:
-        return None
-    if isinstance(durability, (str, os.PathLike)):
-        return SQLiteDurableStore(durability)
-    if all(callable(getattr(durability, method, None)) for method in _STORE_METHODS):
-        return durability
-    raise TypeError(
-        f"durability must be a path or offer {', '.join(_STORE_METHODS)}; {type(durability).__name__} does not"
-    )
-
-
-def _choice(name: str, value: Any, allowed: tuple[Any, ...]) -> Any:
-    if isinstance(value, bool) or value not in allowed:
-        raise ValueError(f"{name} must be one of {', '.join(map(str, allowed))}")
-    return value
-
-
-def _positive(name: str, value: Any) -> int | None:
-    if value is None:
-        return None
-    if isinstance(value, bool) or not isinstance(value, int) or value < 1:
-        raise ValueError(f"{name} must be a whole number above 0")
-    return value
-
-
-def _nonblank(name: str, value: Any) -> str:
-    if not isinstance(value, str) or not value.strip():
-        raise ValueError(f"{name} must be nonblank text")
-    return value

@@ -14,6 +14,7 @@ from ..models import Task
 from ..runtime import CancellationToken, RunContext
 from .drive import Drive
 from .execution import Execution
+from .observing import Observation, traced
 from .probe import uncertain
 from .roster import WorkerTool
 
@@ -34,7 +35,7 @@ class DirectCalls:
 
     async def call(self, name: str, arguments: dict[str, Any]) -> Any:
         if isinstance(self._agent.tools.get(name), WorkerTool) and self._agent._active.within():
-            raise ValueError(f"'{name}' declares a worker; inside a running task delegate by the model or an agent_call")
+            raise ValueError(f"'{name}' declares a worker; inside a running task delegate by an agent_call")
         task = Task.create_tool_call(tool_name=name, args=arguments)
         with self._agent._active.register(task) as active:
             context = RunContext.ensure_task_context(task, agent_name=self._agent.name)
@@ -56,7 +57,19 @@ class DirectCalls:
 
     async def custom(self, task: Task, token: CancellationToken) -> Task:
         """An overridden handler is authoritative; cancellation still ends in a canceled task."""
-        RunContext.ensure_task_context(task, agent_name=self._agent.name)
+        context = RunContext.ensure_task_context(task, agent_name=self._agent.name)
+        traced(self._agent, task, context)
+        seen = Observation(self._agent, task, context)
+        seen.save()
+        try:
+            found = await self._handled(task, token)
+        except BaseException:
+            seen.save()
+            raise
+        seen.save(found)
+        return found
+
+    async def _handled(self, task: Task, token: CancellationToken) -> Task:
         try:
             found = await self._agent.handle_task(task)
         except asyncio.CancelledError:

@@ -6,7 +6,6 @@ import asyncio
 import os
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from itertools import takewhile
 from typing import Any
 
 from ..drive.driver import Driver
@@ -20,6 +19,7 @@ from ..engine.state import Run, status
 from ..errors import StoreUnavailableError
 from ..models import Task
 from .heartbeat import HEARTBEAT
+from .observing import Observation
 from .pointing import PointingJournal
 
 #: Facts that could not be stored before a drive gave up, by store and run. Whoever opens the run next in this process
@@ -33,9 +33,11 @@ def _place(journal: PointingJournal) -> tuple[str | int, str]:
 
 
 def _keep(journal: PointingJournal, records: Sequence[Record]) -> None:
-    """Intents that were not stored never began, and nothing that matters follows them."""
-    happened = takewhile(lambda record: not isinstance(record.fact, (f.ToolStarted, f.ModelStarted)), records)
-    _kept[_place(journal)] = journal.store, list(happened)
+    """Keep what happened. Intents that were not stored never began; the facts behind them move up."""
+    happened = [record for record in records if not isinstance(record.fact, (f.ToolStarted, f.ModelStarted))]
+    first = happened[0].n if happened else 0
+    numbered = [Record(first + index, record.seq, record.at, record.fact) for index, record in enumerate(happened)]
+    _kept[_place(journal)] = journal.store, numbered
 
 
 def store_kept(journal: PointingJournal) -> None:
@@ -54,6 +56,7 @@ class Drive:
     driver: Driver
     journal: PointingJournal | KeepNothing
     task: Task
+    observation: Observation | None = None
     done: asyncio.Event = field(default_factory=asyncio.Event)
 
     @property
@@ -75,6 +78,8 @@ class Drive:
                 stop()
             await journal.release()
             self.done.set()
+            if self.observation is not None:
+                await self.observation.close()
         export(self.run)
 
     def failure(self) -> BaseException | None:

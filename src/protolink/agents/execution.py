@@ -6,7 +6,6 @@ A live run and a durable one differ in their journal. Nothing is executed here.
 from __future__ import annotations
 
 import asyncio
-import inspect
 import secrets
 import uuid
 from collections.abc import Iterable, Sequence
@@ -24,16 +23,18 @@ from ..engine.ledger import Ledger
 from ..engine.project import opening
 from ..engine.state import Run
 from ..errors import CheckpointMismatchError, DurableExecutionError
-from ..llms import LLM
 from ..models import Task
 from ..runtime import CancellationToken, RunContext
 from .drive import Drive
+from .factories import make_models
 from .fingerprint import check, configuration
 from .node import Node, tree
+from .observing import Observation, traced
 from .parts import specs
 from .pointing import PointingJournal
 from .responses import Response, answer_to
 from .stored import StoredRuns
+from .support import check_supported
 
 if TYPE_CHECKING:
     from .agent import Agent
@@ -56,28 +57,31 @@ class Execution:
         streaming: bool = False,
     ) -> Drive | Run:
         """A drive that is about to start; for a task that is stored already, the run as it is stored."""
-        llm = await self._llm()
-        nodes = tree(Node(self._agent, llm))
-        self._agent.check_supported(llm)
+        traced(self._agent, task, context)
+        seen = Observation(self._agent, task, context)
+        sinks = [*seen.sinks, *sinks]
+        models = await make_models(self._agent)
+        nodes = tree(Node(self._agent, models))
+        check_supported(self._agent, models)
         if self._agent.durability is None:
-            return self._live(task, context, nodes, token=token, sinks=sinks, streaming=streaming)
+            return self._live(task, context, nodes, seen, token=token, sinks=sinks, streaming=streaming)
         journal = await asyncio.to_thread(self.runs.open, context.run_id, create=True)
         try:
             if journal.records:
                 return await self._known(journal, task)
-            first = self._first(task, context, nodes, configuration(self._agent, llm))
+            first = self._first(task, context, nodes, configuration(self._agent, models))
         except BaseException:
             await journal.release()
             raise
         run = start(first)
         driver = self._driver(run, journal, nodes, context, task, token=token, sinks=sinks, streaming=streaming)
         driver.begin(first, opening(run, first))
-        return Drive(driver, journal, task)
+        return Drive(driver, journal, task, seen)
 
     async def begin_live(self, task: Task, context: RunContext, ledger: Ledger, *, people: bool) -> Drive:
         """A drive that is never stored, on a budget that is shared. Without ``people`` nobody is asked."""
-        nodes = tree(Node(self._agent, await self._llm(), people=people))
-        return self._live(task, context, nodes, ledger=ledger)
+        nodes = tree(Node(self._agent, await make_models(self._agent), people=people))
+        return self._live(task, context, nodes, None, ledger=ledger)
 
     async def resume(
         self,
@@ -91,11 +95,11 @@ class Execution:
         """A drive that goes on with a stored run; the run as it is stored, when there is nothing to go on with."""
         journal = await asyncio.to_thread(self.runs.open, run_id)
         try:
-            llm = await self._llm()
-            nodes = tree(Node(self._agent, llm))
-            self._agent.check_supported(llm)
+            models = await make_models(self._agent)
+            nodes = tree(Node(self._agent, models))
+            check_supported(self._agent, models)
             run = self.runs.read(journal)
-            check(run_id, run.configuration, configuration(self._agent, llm))
+            check(run_id, run.configuration, configuration(self._agent, models))
             facts = self._next_facts(run, response, rerun)
             if facts is None:
                 await journal.release()
@@ -105,14 +109,17 @@ class Execution:
             raise
         task = Task.from_dict(run.task.to_dict())
         context = RunContext.from_dict(run.root.context)
-        driver = self._driver(run, journal, nodes, context, task, sinks=sinks, streaming=streaming)
+        seen = Observation(self._agent, task, context)
+        driver = self._driver(run, journal, nodes, context, task, sinks=[*seen.sinks, *sinks], streaming=streaming)
         for fact in (f.Resumed(journal.epoch), *facts):
             driver.stage(fact)
-        return Drive(driver, journal, task)
+        return Drive(driver, journal, task, seen)
 
     # ------------------------------------------------------------------------------------------------ starting
 
-    def _live(self, task: Task, context: RunContext, nodes: dict[str, AgentPort], **how: Any) -> Drive:
+    def _live(
+        self, task: Task, context: RunContext, nodes: dict[str, AgentPort], seen: Observation | None, **how: Any
+    ) -> Drive:
         first = self._first(task, context, nodes, None)
         run = start(first, task)
         ledger = how.pop("ledger", None)
@@ -121,7 +128,7 @@ class Execution:
         journal = KeepNothing()
         driver = self._driver(run, journal, nodes, context, task, **how)
         driver.begin(first, opening(run, first))
-        return Drive(driver, journal, task)
+        return Drive(driver, journal, task, seen)
 
     def _first(
         self, task: Task, context: RunContext, nodes: dict[str, AgentPort], contract: dict[str, str] | None
@@ -197,13 +204,6 @@ class Execution:
         wanted = decide(run, self._agent.clock.now())
         goes_on = grants or any(not isinstance(command, Ask) for command in wanted)
         return grants if goes_on else None
-
-    async def _llm(self) -> LLM | None:
-        factory = self._agent.llm_factory
-        if factory is None:
-            return self._agent.llm
-        made = factory()
-        return self._agent.as_llm(await made if inspect.isawaitable(made) else made)
 
 
 def _refuse_finished(run: Run, response: Response) -> None:

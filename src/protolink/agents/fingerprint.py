@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from ..errors import CheckpointMismatchError
 from ..llms import LLM
 from ..models.json import digest
+from .factories import Models
 from .roster import WorkerTool
 
 if TYPE_CHECKING:
@@ -30,16 +31,16 @@ _REASONS = {
 }
 
 
-def configuration(agent: Agent, llm: LLM | None) -> dict[str, str]:
+def configuration(agent: Agent, models: Models) -> dict[str, str]:
     """Digest of each part by its name, and of all of them under ""."""
-    parts = dict(_parts(agent, llm, ""))
+    parts = dict(_parts(agent, models, ""))
     return {"": digest(parts), **parts}
 
 
-def _parts(agent: Agent, llm: LLM | None, place: str) -> Iterator[tuple[str, str]]:
+def _parts(agent: Agent, models: Models, place: str) -> Iterator[tuple[str, str]]:
     yield f"{place}agent", digest([agent.name, agent.description])
     yield f"{place}instructions", digest([agent.system_prompt, agent.override_system_prompt])
-    yield f"{place}model", digest(_model(llm))
+    yield f"{place}model", digest(_model(models[place.rstrip("/")]))
     yield f"{place}slice", digest(agent.yield_after_steps)
     yield f"{place}limits", digest(agent.subagent_limits.to_dict())
     yield f"{place}version", digest(agent.execution_version)
@@ -48,7 +49,7 @@ def _parts(agent: Agent, llm: LLM | None, place: str) -> Iterator[tuple[str, str
         yield f"{place}{kind}:{name}", digest(_tool(tool))
     for name, child in sorted(agent.roster.children.items()):
         yield f"{place}subagent:{name}", digest(name)
-        yield from _parts(child, child.llm, f"{place}{name}/")
+        yield from _parts(child, models, f"{place}{name}/")
 
 
 def _tool(tool: Any) -> dict[str, Any]:

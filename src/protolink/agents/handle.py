@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from ..models import Task
 from ..runtime import RunContext, RunEvent, RunHandoff, RunReport, ToolEvidence
 from ..runtime.evidence import EvidenceTrail
+from .observing import save_report
 
 if TYPE_CHECKING:
     from .agent import Agent
@@ -94,6 +95,7 @@ class RunHandle:
         try:
             found = await self._outcome()
             self._report = report = self.report
+            save_report(self.target, report)
             return replace(found, report=report, tool_evidence=report.tool_evidence)
         finally:
             self._ended = True

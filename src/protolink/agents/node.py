@@ -9,6 +9,7 @@ from ..drive.ports import AgentPort, Approver, ModelPort, QuestionTool, ToolPort
 from ..engine.facts import Proposal, Spec
 from ..llms import LLM
 from ..llms.port import LLMPort
+from .factories import Models
 from .policies import PolicyChain
 
 if TYPE_CHECKING:
@@ -19,7 +20,7 @@ class Node:
     """Implements ``drive.ports.AgentPort``."""
 
     def __init__(
-        self, agent: Agent, llm: LLM | None, path: str = "", above: Sequence[Any] = (), *, people: bool = True
+        self, agent: Agent, models: Models, path: str = "", above: Sequence[Any] = (), *, people: bool = True
     ) -> None:
         self.name = agent.name
         self.path = path
@@ -29,9 +30,10 @@ class Node:
         self.policy = PolicyChain(policies)
         self.peers: ToolPort | None = None
         self.approver: Approver | None = agent.approval_handler if people else None
+        llm = models[path]
         self.model: ModelPort | None = _port(agent, llm) if llm is not None else None
         self.children: Mapping[str, AgentPort] = {
-            name: Node(child, child.llm, f"{path}/{name}".lstrip("/"), policies, people=people)
+            name: Node(child, models, f"{path}/{name}".lstrip("/"), policies, people=people)
             for name, child in agent.roster.children.items()
         }
 

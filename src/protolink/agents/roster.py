@@ -95,7 +95,7 @@ class Roster:
         if not isinstance(found, WorkerTool):
             return None
         if self.children.get(found.worker_name) is not found.worker:
-            text = f"The worker '{found.worker_name}' behind '{name}' is another one now; declare it anew: add_worker_tool()"
+            text = f"The worker '{found.worker_name}' behind '{name}' was replaced; declare it with add_worker_tool()"
             raise InvalidArguments(text, "unknown_agent")
         return found.worker_name, found.tool_name
 

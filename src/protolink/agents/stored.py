@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 from typing import TYPE_CHECKING, Any
 
 from ..drive.ending import uncertain_error
@@ -16,10 +15,10 @@ from ..engine.project import opening, project
 from ..engine.state import Run, status
 from ..errors import DurableExecutionError
 from ..journal.adapter import open_journal, stored_records
-from ..llms import LLM
 from ..models.json import plain
 from ..runtime import RunContext, RunEvent
 from .drive import store_kept
+from .factories import make_models_now
 from .fingerprint import check, configuration
 from .pointing import PointingJournal
 
@@ -136,17 +135,7 @@ class StoredRuns:
             journal.release_now()
 
     def _check(self, run: Run) -> None:
-        check(run.id, run.configuration, configuration(self._agent, self._llm()))
-
-    def _llm(self) -> LLM | None:
-        if self._agent.llm_factory is None:
-            return self._agent.llm
-        made = self._agent.llm_factory()
-        if inspect.isawaitable(made):
-            if inspect.iscoroutine(made):
-                made.close()
-            raise DurableExecutionError("an async llm_factory cannot be awaited here; use one that returns at once")
-        return self._agent.as_llm(made)
+        check(run.id, run.configuration, configuration(self._agent, make_models_now(self._agent)))
 
 
 class Repair:

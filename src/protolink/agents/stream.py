@@ -47,7 +47,7 @@ async def _work(
 ) -> None:
     try:
         with tasks.register(task) as active:
-            if agent._custom_handler:
+            if agent.handles_itself:
                 await _custom(agent, task, queue)
             else:
                 await _default(agent, execution, task, active, queue)

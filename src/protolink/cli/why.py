@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shlex
 import shutil
 import sys
@@ -43,7 +44,7 @@ class Commands:
 def program(called: str) -> str:
     """How to call this program again, from how it was called (``sys.argv[0]``)."""
     path = Path(called)
-    if path.name == "__main__.py":
+    if path.parts[-2:] == ("protolink", "__main__.py"):
         return f"{shlex.quote(sys.executable)} -m protolink"
     known = shutil.which("protolink")
     if path.name != "protolink" or len(path.parts) == 1 or (known is not None and path.samefile(known)):
@@ -95,7 +96,8 @@ def _waiting(head: str, run: Projection, waiting: Mapping[str, Any], commands: C
     match waiting["kind"]:
         case "approval":
             action = request["action"]
-            what = action.get("description") or f"{action['name']} {action['payload'].get('arguments', {})}"
+            arguments = json.dumps(action["payload"].get("arguments", {}), ensure_ascii=False)
+            what = f"{(action.get('description') or 'it is called').rstrip('.')}, with {arguments}"
             policy = request["policy_decision"]["reason"]
             text = (
                 f"{head} waits for a person's approval of '{action['name']}': {what}. Nothing of it has been done. The "

@@ -196,6 +196,10 @@ class Driver:
         self._loop = asyncio.get_running_loop()
         try:
             await self._drive()
+        except StoreUnavailableError:
+            await self._stop_running()
+            self._drain()  # receipts that came while the store was away are kept with the others
+            raise
         finally:
             self._done = True
             await self._stop_running()
@@ -429,12 +433,14 @@ class Driver:
 
     async def _stop_running(self) -> None:
         """Nothing outlives the drive: what still runs (ownership lost, store gone) is canceled and waited for."""
-        tasks = list(self._running.values())
+        tasks = list(self._running.items())
         self._running.clear()
-        for task in tasks:
+        for _, task in tasks:
             task.cancel()
-        if tasks:
-            await asyncio.gather(*tasks, return_exceptions=True)
+        for command, task in tasks:
+            await asyncio.wait([task])
+            if not task.cancelled():
+                self._inbox.append((command, task.result()))
 
     # ------------------------------------------------------------------------------------------------ storing
 

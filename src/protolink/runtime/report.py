@@ -131,7 +131,7 @@ class RunReport:
         masked = (policy or DEFAULT_REDACTION_POLICY).redact(original)
         _fit(masked, original)
         _fit(masked["context"] or {}, original["context"] or {})
-        for copy, event in zip(masked["events"], original["events"], strict=False):
+        for copy, event in zip(masked["events"], original["events"], strict=False):  # all of them, or none is left
             _fit(copy, event)
         return RunReport.from_dict(masked)
 
@@ -151,8 +151,11 @@ def _mappings(source: Mapping[str, Any], name: str) -> list[Mapping[str, Any]]:
 
 def _fit(masked: dict[str, Any], original: Mapping[str, Any]) -> None:
     """Empty what a policy masked although it is no text: the reconstructed object needs a value of its own shape."""
-    for key, value in original.items():
+    for key in masked.keys() & original.keys():
+        value = original[key]
         if isinstance(value, (dict, list)) and not isinstance(masked[key], (dict, list)):
             masked[key] = type(value)()
+        elif key == "budget" and isinstance(value, dict):
+            _fit(masked[key], value)
         elif value is not None and not isinstance(value, (str, dict, list)) and isinstance(masked[key], str):
             masked[key] = None

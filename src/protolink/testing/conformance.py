@@ -29,8 +29,8 @@ Rule = Callable[[Any], None]
 def store_conformance(factory: Callable[[], DurableStore]) -> int:
     """Try every rule of ``DurableStore`` on a store, and those of what it offers beyond the four methods.
 
-    ``factory`` is called once for each rule; it may give the same store each time, since the rules use new run ids. Returns
-    the number of rules. AssertionError lists the broken ones. Call it from a plain function: it runs an agent.
+    ``factory`` is called once for each rule; it may give the same store each time, since the rules use new run ids.
+    Returns the number of rules. AssertionError lists the broken ones. Call it from a plain function: it runs an agent.
     """
     rules = [*_REQUIRED, *(rule for name, rule in _OPTIONAL if callable(getattr(factory(), name, None)))]
     broken = []

@@ -63,16 +63,16 @@ def crash_everywhere(
 ) -> CrashReport:
     """Run the work once undisturbed, then once for each commit with a crash before it and one with a crash after it.
 
-    ``make_agent(store)`` builds the agent as a new process would, with ``durability=store, clock=store.clock``; nothing in
-    it may remember earlier runs (see ScriptedModel). ``make_task()`` is called once for each run, at its start: also the
-    place to reset the world that the tools act on. Tools report what they do to ``effects``.
+    ``make_agent(store)`` builds the agent as a new process would, with ``durability=store, clock=store.clock``; nothing
+    in it may remember earlier runs (see ScriptedModel). ``make_task()`` is called once for each run, at its start: also
+    the place to reset the world that the tools act on. Tools report what they do to ``effects``.
 
     ``respond(interruption)`` answers approvals (True, False) and questions (text, None); a mapping has the arguments of
-    ``resume``, and a function is called with ``(agent, run_id)`` instead. Slices and retries are resumed. The default says
-    yes. ``compare=False`` for work whose outcome may depend on crashes, as when repeated calls use up the
-    budget: then only the rules are checked that hold of any run. ``reconcile(action)`` looks up what became of a cut-off action, finishes it if it was not done, and returns its
-    result. ``doubles`` also tries pairs of crashes, those
-    left out that leave behind what another pair does.
+    ``resume``, and a function is called with ``(agent, run_id)`` instead. The default says yes. Slices and retries are
+    resumed. ``reconcile(action)`` looks up what became of a cut-off action, finishes it if it was not done, and returns
+    its result. ``doubles`` also tries pairs of crashes, those left out that leave behind what another pair does.
+    ``compare=False`` is for work whose outcome may depend on crashes, as when repeated calls use up the budget: then
+    only the rules are checked that hold of any run.
 
     Reported: effects done twice, lost, or begun without a stored intent; approvals used twice or missing; budgets that
     shrank, overshot or do not equal the stored intents; outcomes and conversations that differ from the undisturbed

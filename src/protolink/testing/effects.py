@@ -29,8 +29,8 @@ class Effect:
 class EffectLog:
     """Tools report here what they do: ``return effects.do("mail to bob", result)``.
 
-    ``key`` is the action's idempotency key where the tool knows it: then its own intent must be stored, else that of any
-    action. Name what is done so that the same effect has the same name in every run.
+    ``key`` is the action's idempotency key where the tool knows it: then its own intent must be stored, else that of
+    any action. Name what is done so that the same effect has the same name in every run.
     """
 
     def __init__(self) -> None:

@@ -1,8 +1,8 @@
 """A store that fails on a plan: processes that die at a commit, outages, stolen leases.
 
-A ``Disk`` outlives the processes that write to it. A ``FaultyStore`` is the store as one process has it; when that process
-has died, the store refuses everything, so nothing that still unwinds in the test can write. ``restart()`` is the store of
-the next process on the same disk.
+A ``Disk`` outlives the processes that write to it. A ``FaultyStore`` is the store as one process has it; when that
+process has died, the store refuses everything, so nothing that still unwinds in the test can write. ``restart()`` is
+the store of the next process on the same disk.
 
 A commit is a transaction that changed something: taking a run over and giving it back count like the storing of facts.
 """

@@ -1,7 +1,7 @@
 """ScriptedModel: a model that knows its lines by their place in the conversation.
 
-A script that counts its own calls gives another line when a call is repeated after a crash. Here the line is found by the
-conversation that the model is shown: the third reply is the third line, whoever asks for it and however often.
+A script that counts its own calls gives another line when a call is repeated after a crash. Here the line is found by
+the conversation that the model is shown: the third reply is the third line, whoever asks for it and however often.
 """
 
 from __future__ import annotations

@@ -28,7 +28,7 @@ from .effects import Effect, EffectLog
 from .faulty import Fault, FaultyStore, SimulatedCrash
 
 #: Steps after which a run counts as stuck.
-PATIENCE = 200
+PATIENCE = 60
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,7 +88,10 @@ def _content(event: Event) -> tuple[Any, ...]:
 
 
 class Trial:
-    """``faults`` are the plans of the processes in their order; later ones have none. ``stored``: the run at its end."""
+    """``faults`` are the plans of the processes in their order; later ones have none.
+
+    When it is over: ``problems``, ``stored`` (the run), ``effects`` (what was done) and ``processes`` (their stores).
+    """
 
     def __init__(self, subject: Subject, faults: Sequence[Sequence[Fault]] = ()) -> None:
         self.subject = subject

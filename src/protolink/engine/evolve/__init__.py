@@ -48,11 +48,27 @@ def start(record: Record, task: Task | None = None) -> Run:
 
 def evolve(run: Run, record: Record) -> None:
     """Take one fact over. Facts that come too late (for what is closed or settled) change nothing."""
+    proves = type(record.fact) in _RECEIPTS and not _late(run, record.fact)
     _RULES[type(record.fact)](run, record.fact, record.at)
     run.n = record.n + 1
     run.at = record.at
-    if type(record.fact) in _RECEIPTS:
+    if proves:
         record_receipt(run, record)
+
+
+def _late(run: Run, fact: Fact) -> bool:
+    """True for facts about a request that is closed or an action that has moved on: no second receipt of them."""
+    match fact:
+        case f.Answered() | f.Expired():
+            return fact.request not in run.requests
+        case f.Refused():
+            return run.actions[fact.action].state != "proposed"
+        case f.Decided():
+            return run.actions[fact.action].state != "prepared"
+        case f.ToolReturned() | f.ToolRejected() | f.ToolFailed() | f.EffectUnknown():
+            return run.actions[fact.action].state not in ("executing", "uncertain")
+        case _:
+            return False
 
 
 _RULES: dict[type[Fact], Callable[[Run, Any, float], None]] = {

@@ -88,6 +88,8 @@ def tool_returned(run: Run, fact: f.ToolReturned | f.Reconciled, story: Story, a
 
 def tool_rejected(run: Run, fact: f.ToolRejected, story: Story, at: float) -> None:
     action = run.actions[fact.action]
+    if action.state not in ("executing", "uncertain"):
+        return
     frame = run.frames[action.frame]
     rejected(run, frame, action, fact, "execution", story)
     story.artifact(run.scope(frame), coming_receipt(run, frame, action, "rejected", at, rejection_of(fact)))
@@ -95,6 +97,8 @@ def tool_rejected(run: Run, fact: f.ToolRejected, story: Story, at: float) -> No
 
 def tool_failed(run: Run, fact: f.ToolFailed, story: Story, at: float) -> None:
     action = run.actions[fact.action]
+    if action.state not in ("executing", "uncertain"):
+        return
     frame = run.frames[action.frame]
     if fact.code == "canceled" and (run.cancel is not None or run.abandoned(frame)):
         canceled(frame, action, story, run.cancel.reason if run.cancel else "the parent has ended")

@@ -6,6 +6,7 @@ texts and requests hold what the server echoed, the key included.
 
 from __future__ import annotations
 
+import json
 import math
 import time
 from collections.abc import Mapping
@@ -69,7 +70,7 @@ class Failures:
             return self._answered(error)
         if isinstance(error, openai.APIError):
             return self._broke_off(error)
-        if isinstance(error, ValueError):  # JSON or UTF-8 that is none
+        if isinstance(error, (json.JSONDecodeError, UnicodeDecodeError)):
             return ProviderUnavailable(f"{self._server} sent a reply that is not valid JSON")
         return error
 

@@ -53,7 +53,7 @@ class Keys:
     def _met(self, key: Any) -> tuple[str, Sensitivity]:
         name = _text_of(key)
         text = self._masked(name)
-        sensitivity = max(self.sensitivity(name), self.sensitivity(text))  # the copy is judged as its original was
+        sensitivity = max(map(self._of, (name, text)))  # the copy is judged as its original was
         if type(key) is str and len(key) <= _MAX_NAME:
             if len(self.harmless) + len(self._telling) >= _MAX_KEYS:
                 self.harmless.clear()
@@ -64,15 +64,20 @@ class Keys:
                 self._telling[key] = text, sensitivity
         return text, sensitivity
 
-    def sensitivity(self, name: Any) -> Sensitivity:
-        """Of a name, wherever it stands. What is no text names nothing."""
-        text = _text_of(name) if isinstance(name, (str, bytes, bytearray)) else ""
-        return self._rules.sensitivity(text) if len(text) <= _MAX_NAME else NONE
+    def naming(self, *names: Any) -> Sensitivity:
+        """Of a name that is a value itself, and of its copy. One that was cut is none: it was another before."""
+        texts = [_text_of(name) for name in names if isinstance(name, (str, bytes, bytearray))]
+        return max((self._of(text) for text in texts if not text.endswith("...")), default=NONE)
+
+    def _of(self, name: str) -> Sensitivity:
+        return self._rules.sensitivity(name) if len(name) <= _MAX_NAME else NONE
 
     def _beside(self, container: dict[Any, Any]) -> Sensitivity:
         """``{"name": "Authorization", "value": "..."}``: how sensitive the name is."""
         names = [item for key, item in container.items() if spelled(_text_of(key)) in _NAMING]
-        return max(map(self.sensitivity, names), default=NONE)
+        return max(
+            (self.naming(name, self._masked(name) if isinstance(name, str) else "") for name in names), default=NONE
+        )
 
 
 class Walk:
@@ -143,7 +148,7 @@ class Walk:
             else:
                 copy.append(self._enter(item, depth, True))
             names = pair or (kind is str and item[:1] == "-")
-            follows = self._keys.sensitivity(item) if names else NONE
+            follows = self._keys.naming(item, copy[-1]) if names else NONE
 
     def _item(self, text: str) -> str:
         found = self._texts.entry(text)

@@ -98,11 +98,16 @@ def _members(record: Any, names: tuple[str, ...]) -> Hashable:
 
 
 def _matches(gap: Gap, left: list[Any], right: list[Any], key: Callable[[Any], Hashable]) -> list[Match]:
-    if gap[0] == gap[1] or gap[2] == gap[3]:
-        return []
-    lefts: Keys = [key(record) for record in left[gap[0] : gap[1]]]
-    rights: Keys = [key(record) for record in right[gap[2] : gap[3]]]
-    return [(gap[0] + i, gap[2] + j) for i, j in match(lefts, rights)]
+    """Matches of one gap. At its front keys are not kept: in most comparisons all ends there."""
+    a, b, c, d = gap
+    while a < b and c < d and key(left[a]) == key(right[c]):
+        a, c = a + 1, c + 1
+    found = list(zip(range(gap[0], a), range(gap[2], c), strict=True))
+    if a == b or c == d:
+        return found
+    lefts: Keys = [key(record) for record in left[a:b]]
+    rights: Keys = [key(record) for record in right[c:d]]
+    return found + [(a + i, c + j) for i, j in match(lefts, rights)]
 
 
 def match(left: Keys, right: Keys) -> list[Match]:

@@ -81,8 +81,12 @@ class _Comparison:
         return not wrong
 
     def _corresponds(self, left: Identity, right: Identity) -> bool:
-        a, b = left.name, right.name
-        return self._forward.setdefault(a, b) == b and self._backward.setdefault(b, a) == a
+        """Ids that neither side has met yet correspond from now on."""
+        other, back = self._forward.get(left.name), self._backward.get(right.name)
+        if other is None and back is None:
+            self._forward[left.name], self._backward[right.name] = right.name, left.name
+            return True
+        return other == right.name and back == left.name
 
     # --------------------------------------------------------------------------------------------------- places
 

@@ -20,18 +20,23 @@ _TIMED_TEXTS = (f"Run budget exceeded: {RUNTIME_LIMIT}", f"Run budget nearly use
 
 
 def walk(shape: Shape, ids: Identities, record: Any) -> Any:
-    """The record with its listed members normalized. What is no mapping stays as it is.
+    """The record with its listed members normalized; the record itself when that changes nothing.
 
     Members are taken in the order of the shape, never of the data, so that identities are numbered alike however a
     record was sorted.
     """
     if type(record) is not dict:
         return record
-    copy = record.copy()
+    found = record
     for key, rule in shape.items():
-        if key in copy:
-            copy[key] = rule(ids, copy[key])
-    return copy
+        if key in record:
+            before = record[key]
+            after = rule(ids, before)
+            if after is not before:
+                if found is record:
+                    found = record.copy()
+                found[key] = after
+    return found
 
 
 def identity(kind: str) -> Rule:

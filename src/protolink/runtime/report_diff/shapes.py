@@ -113,6 +113,7 @@ def event(ids: Identities, value: Any) -> Any:
     payload = found.get("payload") if type(found) is dict else None
     if type(payload) is not dict:
         return found
+    found = found.copy() if found is value else found
     metadata, type_ = found.get("metadata"), found.get("type")
     source = metadata.get("source_type") if type(metadata) is dict else None
     if source is not None and payload.get("type") == source:
@@ -130,10 +131,9 @@ def event(ids: Identities, value: Any) -> Any:
 
 def _streamed(ids: Identities, payload: dict[str, Any], kind: Any) -> dict[str, Any]:
     """The raw event of a stream with its promoted members; details stand in it or in its metadata."""
-    shape = _DETAILS.get(kind)
-    found: dict[str, Any] = walk(_RAW if shape is None else {**_RAW, **shape}, ids, payload)
-    if shape is not None and "metadata" in found:
-        found["metadata"] = walk(shape, ids, payload["metadata"])
+    found: dict[str, Any] = walk(_STREAMED.get(kind, _RAW), ids, payload)
+    if kind in _DETAILS and "metadata" in payload:
+        found = {**found, "metadata": walk(_DETAILS[kind], ids, payload["metadata"])}
     return found
 
 
@@ -227,6 +227,8 @@ _DETAILS: dict[Any, Shape] = {
     "task_status_update": _STATUS,
     "task_artifact_update": {**RELATIONS, "artifact": artifact},
 }
+
+_STREAMED = {kind: {**_RAW, **shape} for kind, shape in _DETAILS.items()}
 
 SEQUENCES: dict[str, Rule] = {
     "context_manifests": record(MANIFEST),

@@ -1,0 +1,100 @@
+"""Checking what an agent is constructed from: ValueError or TypeError before anything is built."""
+
+from __future__ import annotations
+
+import os
+import urllib.parse
+from collections.abc import Mapping
+from typing import Any
+
+from ..journal.sqlite import SQLiteDurableStore
+from ..llms import LLM
+from ..models import AgentCapabilities, AgentCard
+from ..runtime import CapabilityPolicy
+from ..telemetry import Telemetry
+
+_STORE_METHODS = ("get", "acquire", "save", "release")
+
+
+def checked_card(
+    card: AgentCard | Mapping[str, Any] | None, name: str | None, description: str | None, url: str | None
+) -> AgentCard:
+    if card is not None:
+        if name is not None or description is not None or url is not None:
+            raise ValueError("give either a card or name, description and url, not both")
+        if not isinstance(card, (AgentCard, Mapping)):
+            raise TypeError(f"card must be an AgentCard or a mapping, not {type(card).__name__}")
+        return card if isinstance(card, AgentCard) else AgentCard.from_dict(card)
+    if not isinstance(name, str) or not name.strip():
+        raise ValueError("an agent needs a card or a nonblank name")
+    return AgentCard(
+        name=name,
+        description=description if description is not None else f"Agent {name}",
+        url=url if url is not None else f"runtime://{urllib.parse.quote(name, safe='')}",
+        transport="runtime",
+        capabilities=AgentCapabilities(),
+    )
+
+
+def checked_llm(llm: Any) -> LLM | None:
+    if llm is None or isinstance(llm, LLM):
+        return llm
+    raise TypeError(f"llm must be an LLM or its name, not {type(llm).__name__}")
+
+
+def checked_policy(policy: Any) -> Any:
+    if policy is None:
+        return CapabilityPolicy()
+    if not callable(getattr(policy, "evaluate", None)):
+        raise TypeError(f"policy must have evaluate(action, context), which {type(policy).__name__} has not")
+    return policy
+
+
+def checked_handler(handler: Any) -> Any:
+    if handler is not None and not callable(handler):
+        raise TypeError(f"approval_handler must be callable, not {type(handler).__name__}")
+    return handler
+
+
+def checked_store(durability: Any) -> Any:
+    if durability is None:
+        return None
+    if isinstance(durability, (str, os.PathLike)):
+        return SQLiteDurableStore(durability)
+    if all(callable(getattr(durability, method, None)) for method in _STORE_METHODS):
+        return durability
+    raise TypeError(
+        f"durability must be a path or offer {', '.join(_STORE_METHODS)}; {type(durability).__name__} does not"
+    )
+
+
+def choice(name: str, value: Any, allowed: tuple[Any, ...]) -> Any:
+    if isinstance(value, bool) or value not in allowed:
+        raise ValueError(f"{name} must be one of {', '.join(map(str, allowed))}")
+    return value
+
+
+def positive(name: str, value: Any) -> int | None:
+    if value is None:
+        return None
+    if isinstance(value, bool) or not isinstance(value, int) or value < 1:
+        raise ValueError(f"{name} must be a whole number above 0")
+    return value
+
+
+def nonblank(name: str, value: Any) -> str:
+    if not isinstance(value, str) or not value.strip():
+        raise ValueError(f"{name} must be nonblank text")
+    return value
+
+
+def checked_run_store(store: Any) -> Any:
+    if store is not None and not callable(getattr(store, "save_task", None)):
+        raise TypeError(f"run_store must have save_task(task, ...), which {type(store).__name__} has not")
+    return store
+
+
+def checked_telemetry(telemetry: Any) -> Telemetry | None:
+    if telemetry is not None and not isinstance(telemetry, Telemetry):
+        raise TypeError(f"telemetry must be a Telemetry, not {type(telemetry).__name__}")
+    return telemetry

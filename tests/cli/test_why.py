@@ -1,0 +1,103 @@
+"""The paragraph and the command for every state of a run, from what is shown of it."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from protolink.cli.why import Commands, explain, program
+
+COMMANDS = Commands("app:application")
+
+
+def shown(status: str, **more: Any) -> dict[str, Any]:
+    """A projection as RunManager makes it."""
+    waiting = more.pop("waiting", [])
+    return {
+        "run_id": "run-1",
+        "agent_name": "helper",
+        "status": status,
+        "interruption": waiting[0] if waiting else None,
+        "interruptions": waiting,
+        "usage": {"llm_calls": 2, "tool_calls": 1},
+        "uncertain_actions": [],
+        **more,
+    }
+
+
+def event(kind: str, action: str, name: str = "publish") -> dict[str, Any]:
+    return {
+        "type": kind,
+        "action_id": action,
+        "timestamp": "2026-01-02T03:04:05.678+00:00",
+        "severity": "info",
+        "summary": f"Action {kind.partition('.')[2]}: {name}",
+    }
+
+
+def request(kind: str, **body: Any) -> dict[str, Any]:
+    return {"run_id": "run-1", "request_id": "r-1", "kind": kind, "request": body, "fingerprint": "f-1"}
+
+
+def test_run_cut_off_names_what_it_had_started() -> None:
+    events = [
+        event("action.started", "a", "look"),
+        event("action.completed", "a", "look"),
+        event("action.started", "b"),
+    ]
+    found = explain(shown("working"), events, COMMANDS)
+    assert "It had started 'publish' at 2026-01-02 03:04:05 UTC, of which no receipt is stored." in found.paragraph
+    assert "look" not in found.paragraph
+    assert found.command == "protolink run resume run-1 --factory app:application"
+
+
+def test_uncertain_child_is_reconciled_by_its_own_id() -> None:
+    actions = [{"run_id": "child-1", "action_id": key, "name": "publish", "state": "uncertain"} for key in ("a", "b")]
+    found = explain(shown("uncertain", uncertain_actions=actions), [event("action.started", "a")], COMMANDS)
+    assert found.command == "protolink run reconcile child-1 a --result JSON --factory app:application"
+    assert "started at 2026-01-02 03:04:05 UTC" in found.paragraph
+    assert "1 more of its actions" in found.paragraph
+
+
+@pytest.mark.parametrize(
+    ("kind", "body", "words"),
+    [
+        ("yield", {"steps": 3}, "has used up its work slice"),
+        ("retry", {"code": "provider_error", "message": "overloaded"}, "its model or a preparation failed: overloaded"),
+    ],
+)
+def test_waits_without_a_question_are_resumed(kind: str, body: dict[str, Any], words: str) -> None:
+    waiting = [request(kind, **body), request("yield")]
+    found = explain(shown("input-required", waiting=waiting), [], COMMANDS)
+    assert words in found.paragraph
+    assert "1 more of its requests are pending." in found.paragraph
+    assert found.command == "protolink run resume run-1 --factory app:application"
+
+
+def test_command_quotes_what_a_shell_would_split() -> None:
+    found = explain(shown("ready"), [], Commands("app:make; rm", "protolink"))
+    assert found.command == "protolink run resume run-1 --factory 'app:make; rm'"
+
+
+@pytest.mark.parametrize(
+    ("called", "again"),
+    [
+        ("protolink", "protolink"),
+        ("somewhere/else/pytest", "protolink"),
+        ("lib/protolink/__main__.py", f"{sys.executable} -m protolink"),
+        ("environment/bin/protolink", "environment/bin/protolink"),
+    ],
+)
+def test_program_is_written_as_it_was_called(called: str, again: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", "")
+    assert program(str(Path(called))) == again
+
+
+def test_program_on_the_path_is_written_by_its_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    script = tmp_path / "protolink"
+    script.touch(mode=0o755)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    assert program(str(script)) == "protolink"

@@ -1,0 +1,109 @@
+"""Every example, as a reader runs it: as a process at the root of the repository, with nothing set up for it."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+EXAMPLES = sorted((ROOT / "examples").glob("*.py"))
+
+# An example that wanted a network would fail at its first connection.
+_OFFLINE = """
+import runpy, socket, sys
+def refuse(*arguments):
+    raise OSError("this example must not use the network")
+socket.socket.connect = socket.socket.bind = refuse
+sys.argv = sys.argv[1:]
+runpy.run_path(sys.argv[0], run_name="__main__")
+"""
+
+
+def run(name: str, tmp_path: Path, *, offline: bool = False) -> str:
+    """The output of an example. It must end well, say nothing on standard error and leave nothing behind."""
+    before = sorted(path.name for path in ROOT.iterdir())
+    path = str(Path("examples") / name)
+    words = [sys.executable, "-c", _OFFLINE, path] if offline else [sys.executable, path]
+    done = subprocess.run(words, cwd=ROOT, env=environment(tmp_path), capture_output=True, text=True)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert list(tmp_path.iterdir()) == []
+    assert sorted(path.name for path in ROOT.iterdir()) == before
+    return done.stdout
+
+
+def environment(tmp_path: Path) -> dict[str, str]:
+    """A stranger's: no keys, no home, temporary files where the test can see them."""
+    kept = {name: os.environ[name] for name in ("PATH", "SYSTEMROOT") if name in os.environ}
+    known = {"PYTHONPATH": str(ROOT / "src"), "TMPDIR": str(tmp_path), "PYTHONDONTWRITEBYTECODE": "1"}
+    return {**kept, **known, "PYTHONWARNINGS": "error"}
+
+
+@pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: path.name)
+def test_every_example_runs_as_it_is(path: Path, tmp_path: Path) -> None:
+    assert run(path.name, tmp_path).strip()
+
+
+@pytest.mark.claim("INT-006", "INT-007", "INT-008")
+def test_policy_example_approves_once_and_denies_once(tmp_path: Path) -> None:
+    lines = run("runtime_policy_and_approvals.py", tmp_path, offline=True).splitlines()
+    preview = lines.index("approval of 'update_record' is asked for; its preview greeting.diff:")
+    assert lines[preview + 1 : preview + 4] == ["    -Hello", "    +Good morning", "the task is completed"]
+    told = [line.split()[0] for line in lines if line.startswith(("    action.", "    approval."))]
+    wanted = ["action.requested", "action.policy", "approval.required", "approval.decided", "action.started"]
+    assert [kind for kind in told if kind in wanted] == wanted
+    assert told[-1] == "action.completed"
+    assert lines[-2:] == [
+        "the run with stricter permissions is denied: Denied by rule: records.write",
+        "the record is untouched: Hello",
+    ]
+
+
+@pytest.mark.claim("INT-009", "INT-010")
+def test_cancellation_example_stops_before_the_last_effect(tmp_path: Path) -> None:
+    text = run("task_cancellation.py", tmp_path, offline=True)
+    assert text.index("action.started") < text.index("canceling the task while its tool is at work")
+    assert "copied: ['entry 1']; committed: False" in text
+    last = text.partition("the last event:")[2]
+    assert '"type": "task.status"' in last
+    assert '"new_state": "canceled"' in last
+    assert '"final": true' in last
+
+
+@pytest.mark.claim("INT-026", "DUR-005")
+def test_durable_example_takes_three_processes(tmp_path: Path) -> None:
+    lines = run("durable_execution.py", tmp_path, offline=True).splitlines()
+    said = [re.fullmatch(r"\[process (\d+)\] (.*)", line) for line in lines[:4]]
+    assert all(said)
+    numbers, texts = zip(*(found.groups() for found in said if found), strict=True)
+    assert len(set(numbers)) == 3
+    assert texts == (
+        "waits for approval: publish {'text': 'Version 2 is out'}",
+        "approved and done; now it asks: Whom shall I tell about it? ['users', 'partners']",
+        "answered: Published, and the list is chosen.",
+        "all three together: 3 model calls, 2 tool calls",
+    )
+    assert lines[4:] == ["published 1 time: ['Version 2 is out']"]
+
+
+@pytest.mark.claim("INT-038")
+def test_worker_example_shows_workers_correction_and_continuation(tmp_path: Path) -> None:
+    text = run("worker_execution.py", tmp_path, offline=True)
+    first, _, second = text.partition(
+        "the application grants another slice: Evidence E2 is found, and lint is selected."
+    )
+    events = [re.split(r"\s{2,}", line.strip()) for line in first.splitlines()]
+    assert ["coordinator", "action.started", "Action started: researcher"] in events
+    assert ["researcher", "task.status", "Task finished with state completed"] in events
+    assert ["catalog", "action.completed"] in events
+    assert ["coordinator", "action.rejected", "Tool 'select_check' rejected the request; nothing changed."] in events
+    # The worker's own end is seen before the parent has its result.
+    ended = events.index(["researcher", "task.status", "Task finished with state completed"])
+    assert ended < events.index(["coordinator", "action.completed", "Action completed: researcher"])
+    assert "the slice ended after 3 steps and 4 model calls; selected: []" in first
+    assert "Action completed: select_check" in second
+    assert "selected: ['lint']; in all 6 model calls and 2 tool calls" in second
