@@ -83,11 +83,11 @@ class Agent:
     """
 
     handles_itself: ClassVar[bool] = False
-    """True for subclasses that override ``handle_task``."""
+    """True for subclasses that override ``handle_task`` or ``execute_task``."""
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
-        cls.handles_itself = cls.handle_task is not Agent.handle_task
+        cls.handles_itself = cls.handle_task is not Agent.handle_task or cls.execute_task is not Agent.execute_task
 
     def __init__(
         self,

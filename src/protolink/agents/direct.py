@@ -60,13 +60,13 @@ class DirectCalls:
         context = RunContext.ensure_task_context(task, agent_name=self._agent.name)
         traced(self._agent, task, context)
         seen = Observation(self._agent, task, context)
-        seen.save()
+        seen.begin()
+        found = task
         try:
             found = await self._handled(task, token)
-        except BaseException:
-            seen.save()
-            raise
-        seen.save(found)
+        finally:
+            seen.save(found)
+            await seen.close()
         return found
 
     async def _handled(self, task: Task, token: CancellationToken) -> Task:

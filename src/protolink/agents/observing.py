@@ -44,6 +44,12 @@ class Observation:
         except Exception as error:  # the store's; the run goes on without this record
             _log.warning("Task '%s' was not recorded: %s: %s", self._task.id, type(error).__name__, error)
 
+    def begin(self) -> None:
+        """Of work that no driver does: its beginning. It has no events, so telemetry hears of both ends alone."""
+        self.save()
+        if self._feed is not None:
+            self._feed(TaskStatusUpdateEvent(self._task.id, None, "working"))
+
     async def close(self) -> None:
         """Wait until telemetry was told everything."""
         if self._feed is not None:

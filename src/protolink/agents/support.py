@@ -39,7 +39,7 @@ def _check_durable(agent: Agent, models: Models, path: str) -> None:
     llm = models.get(path)
     if agent.handles_itself:
         name = type(agent).__name__
-        raise DurableExecutionError(f"{name} overrides handle_task; durable runs need the default one")
+        raise DurableExecutionError(f"{name} overrides handle_task or execute_task; durable runs need the default ones")
     if llm is not None and type(llm).infer is not LLM.infer:
         raise DurableExecutionError(f"{type(llm).__name__} overrides infer; durable runs need the default loop")
     if agent.retrieval != "auto":
