@@ -87,6 +87,6 @@ $(DOCS_READY): requirements/docs.txt
 $(MODEL_READY): requirements/base.txt requirements/dev.txt requirements/local-model.txt pyproject.toml src/protolink/_version.py
 	$(require_python)
 	@$(MODEL_VENV)/bin/python -c 'pass' 2>/dev/null || $(PYTHON) -m venv --clear $(MODEL_VENV)
-	$(MODEL_VENV)/bin/python -m pip install $(PIP_FLAGS) -r requirements/local-model.txt
+	$(MODEL_VENV)/bin/python -m pip install $(PIP_FLAGS) -r requirements/dev.txt -r requirements/local-model.txt
 	$(MODEL_VENV)/bin/python -m pip install $(PIP_FLAGS) --no-build-isolation --no-deps -e .
 	@touch $@

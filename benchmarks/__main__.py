@@ -9,7 +9,7 @@ import tempfile
 from collections.abc import Callable
 from pathlib import Path
 
-from . import concurrent, durable_turn, imports, live_turn, reopen
+from . import concurrent, durable_turn, imports, live_turn, redaction, reopen, run_store
 from .row import Row
 
 FIGURES: dict[str, Callable[[Path], list[Row]]] = {
@@ -18,6 +18,8 @@ FIGURES: dict[str, Callable[[Path], list[Row]]] = {
     "reopen": reopen.rows,
     "concurrent": concurrent.rows,
     "imports": imports.rows,
+    "redaction": redaction.rows,
+    "run store": run_store.rows,
 }
 HEADINGS = ["what", "measured", "floor", "ratio", "target", "stretch", "met"]
 

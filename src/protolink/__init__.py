@@ -12,6 +12,7 @@ from ._version import __version__
 
 _HOMES = {
     "agents": ("Agent", "RunHandle", "RunResult", "SubagentLimits"),
+    "approvals": ("ApprovalBroker", "ApprovalRecord", "ApprovalResolution", "ApprovalScope"),
     "errors": (
         "ActionDeniedError",
         "ActionPolicyError",
@@ -120,6 +121,7 @@ __all__ = ["__version__", *sorted(_HOME_OF)]
 
 if TYPE_CHECKING:
     from .agents import *  # noqa: F403
+    from .approvals import *  # noqa: F403
     from .errors import *  # noqa: F403
     from .journal import *  # noqa: F403
     from .llms import *  # noqa: F403

@@ -7,7 +7,10 @@ from typing import Any
 
 import pytest
 
+from protolink import RunContext, Task
 from protolink.cli.exits import FAILED, OK, UNCERTAIN, USAGE, WAITS
+from protolink.runtime import RunReport
+from protolink.storage import SQLiteRunStore
 
 
 def action_of(desk: Any, run_id: str) -> str:
@@ -38,10 +41,30 @@ class TestReading:
         for text in (both.stderr, neither.stderr):
             assert "exactly one of --factory MODULE:FUNCTION (durable runs) and --store FILE (run reports)" in text
 
-    def test_list_of_reports_is_told_to_be_missing(self, desk: Any) -> None:
-        found = desk.process("run", "list", "--store", "reports.db", PROTOLINK_FACTORY="cli_app:application")
-        assert found.returncode == USAGE
-        assert "keeps no run reports" in found.stderr
+    def test_list_of_reports_shows_records(self, desk: Any) -> None:
+        store = SQLiteRunStore(desk.folder / "reports.db")
+        task = Task.create_infer(prompt="Hello", metadata={"api_key": "s3cr3t-value"})
+        store.save_task(task, context=RunContext(run_id="run-7"), agent_name="helper")
+        store.save_report(RunReport(), run_id="run-8", agent_name="helper")
+        words = ("run", "list", "--store", "reports.db")
+        shown = desk.process(*words, PROTOLINK_FACTORY="cli_app:application").stdout
+        assert shown.index("Task snapshots") < shown.index(task.id) < shown.index("Run reports") < shown.index("run-8")
+        found = json.loads(desk.process(*words, "--json").stdout)
+        assert [record["run_id"] for record in found["tasks"]] == ["run-7"]
+        assert found["tasks"][0]["task"]["metadata"]["api_key"] == "[REDACTED]"
+        assert [record["run_id"] for record in found["reports"]] == ["run-8"]
+
+    def test_list_of_missing_reports_says_none(self, desk: Any) -> None:
+        found = desk.process("run", "list", "--store", "nowhere.db")
+        assert (found.returncode, found.stdout) == (0, "Task snapshots\n(none)\nRun reports\n(none)\n")
+        assert not (desk.folder / "nowhere.db").exists()
+
+    def test_list_of_foreign_file_fails_in_one_line(self, desk: Any) -> None:
+        (desk.folder / "notes.db").write_text("not a database, but quite long enough to be looked at as one")
+        found = desk.process("run", "list", "--store", "notes.db")
+        assert found.returncode == FAILED
+        assert found.stderr.startswith("Durable run operation failed: ")
+        assert "Traceback" not in found.stderr
 
     def test_inspect_shows_the_prepared_action(self, desk: Any) -> None:
         desk.start("Hello", "run-1")

@@ -26,14 +26,19 @@ runpy.run_path(sys.argv[0], run_name="__main__")
 
 def run(name: str, tmp_path: Path, *, offline: bool = False) -> str:
     """The output of an example. It must end well, say nothing on standard error and leave nothing behind."""
-    before = sorted(path.name for path in ROOT.iterdir())
+    before = stores()
     path = str(Path("examples") / name)
     words = [sys.executable, "-c", _OFFLINE, path] if offline else [sys.executable, path]
     done = subprocess.run(words, cwd=ROOT, env=environment(tmp_path), capture_output=True, text=True)
     assert (done.returncode, done.stderr) == (0, "")
     assert list(tmp_path.iterdir()) == []
-    assert sorted(path.name for path in ROOT.iterdir()) == before
+    assert stores() == before
     return done.stdout
+
+
+def stores() -> list[str]:
+    """Files at the root that a run may have been stored in."""
+    return sorted(path.name for pattern in ("*.sqlite*", "*.db*") for path in ROOT.glob(pattern))
 
 
 def environment(tmp_path: Path) -> dict[str, str]:

@@ -619,6 +619,7 @@ def test_differences_tell_equal_from_unequal(left: Any, right: Any) -> None:
         assert found
 
 
+@pytest.mark.claim("DIF-016")
 def test_vocabulary_is_public() -> None:
     assert get_args(RunReportDifferenceKind) == ("added", "removed", "changed")
     assert get_args(RunReportSection) == ALL_RUN_REPORT_SECTIONS

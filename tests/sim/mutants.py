@@ -55,7 +55,7 @@ def next_step_before_the_receipt_is_stored(patch: Patch) -> None:
 
     async def late(self: Driver) -> None:
         held = self.__dict__.setdefault("held", set())
-        fresh = {record.n for record in self.buffer if isinstance(record.fact, f.ToolReturned)} - held
+        fresh = {record.n for record in self.log.buffer if isinstance(record.fact, f.ToolReturned)} - held
         held.update(fresh)
         if not fresh:
             await flush(self)
@@ -141,8 +141,8 @@ def events_before_they_are_stored(patch: Patch) -> None:
     flush = Driver._flush
 
     async def early(self: Driver) -> None:
-        events, self._pending = self._pending, []
-        self._deliver(events)
+        events, self.log.pending = self.log.pending, []
+        self.log.deliver(events)
         await flush(self)
 
     patch.setattr(Driver, "_flush", early)

@@ -9,7 +9,7 @@ import os
 from collections.abc import AsyncGenerator, Callable, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import aclosing
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Self
 
 from ..drive.clock import SystemClock
 from ..drive.driver import MAX_RESULT_BYTES, STORE_PATIENCE
@@ -40,6 +40,7 @@ from ..runtime import (
 )
 from ..telemetry import Telemetry
 from ..tools import Tool
+from . import config
 from .active import ActiveTasks
 from .checks import (
     checked_card,
@@ -52,6 +53,7 @@ from .checks import (
     choice,
     nonblank,
     positive,
+    without_streaming,
 )
 from .direct import DirectCalls
 from .drive import Drive
@@ -123,6 +125,8 @@ class Agent:
         clock: Clock | None = None,
     ) -> None:
         self.card = checked_card(card, name, description, url)
+        if self.handles_itself and type(self).handle_task_streaming is Agent.handle_task_streaming:
+            self.card = without_streaming(self.card)
         if llm is not None and llm_factory is not None:
             raise ValueError("give either llm or llm_factory, not both")
         self.llm: LLM | None = create_llm(llm) if isinstance(llm, str) else checked_llm(llm)
@@ -147,11 +151,11 @@ class Agent:
         self.max_result_bytes = max_result_bytes
         self.store_patience = store_patience
         self.clock: Clock = clock or SystemClock()
-        self._max_sync_workers = positive("max_sync_workers", max_sync_workers) or 4
+        self.max_sync_workers = positive("max_sync_workers", max_sync_workers) or 4
         self._executor: ThreadPoolExecutor | None = None
-        self._skills = choice("skills", skills, ("auto", "fixed"))
-        mode = choice("sync_execution", sync_execution, ("inline", "thread"))
-        self.roster = Roster(self, tools or (), subagents or (), mode)
+        self.skills = choice("skills", skills, ("auto", "fixed"))
+        self.sync_execution = choice("sync_execution", sync_execution, ("inline", "thread"))
+        self.roster = Roster(self, tools or (), subagents or (), self.sync_execution)
         self.sync = SyncAgent(self)
         self._active = ActiveTasks()
         self.execution = Execution(self)
@@ -192,7 +196,7 @@ class Agent:
     def sync_executor(self) -> ThreadPoolExecutor:
         """The threads of blocking tools; made when first used."""
         if self._executor is None:
-            self._executor = ThreadPoolExecutor(self._max_sync_workers, thread_name_prefix=f"protolink-{self.name}")
+            self._executor = ThreadPoolExecutor(self.max_sync_workers, thread_name_prefix=f"protolink-{self.name}")
         return self._executor
 
     # ------------------------------------------------------------------------------------------------ tools
@@ -402,6 +406,42 @@ class Agent:
         """The events of a stored run with a number above ``after``, read without owning it."""
         return self.runs.events(run_id, after)
 
+    # ------------------------------------------------------------------------------------------------ configuration
+
+    def to_dict(self) -> dict[str, Any]:
+        """The agent's configuration as detached JSON, without secrets, handlers, run store or telemetry.
+
+        What has to be given to ``from_dict`` again carries ``reconnect_required``. TypeError for what is no JSON.
+        """
+        return config.to_dict(self)
+
+    @classmethod
+    def from_dict(cls, data: Mapping[str, Any], **overrides: Any) -> Self:
+        """An agent of a configuration. IT IMPORTS THE MODULES AND OPENS THE FILE THAT ``data`` NAMES: trust it first.
+
+        ``overrides`` are constructor arguments and win. Stored runs are left alone. ValueError for a configuration that
+        cannot be used, and for what must be reattached and is not, by name.
+        """
+        return config.from_dict(cls, data, overrides)
+
+    def to_yaml_string(self) -> str:
+        """``to_dict`` as YAML. ImportError names the extra when it is missing."""
+        return config.to_yaml_string(self)
+
+    def to_yaml(self, path: str | os.PathLike[str]) -> None:
+        """``to_dict`` as a YAML file in UTF-8; one that is there is replaced."""
+        config.to_yaml(self, path)
+
+    @classmethod
+    def from_yaml_string(cls, text: str, **overrides: Any) -> Self:
+        """``from_dict`` of YAML text. As dangerous: trusted configuration only."""
+        return config.from_dict(cls, config.read_yaml(text), overrides)
+
+    @classmethod
+    def from_yaml(cls, path: str | os.PathLike[str], **overrides: Any) -> Self:
+        """``from_dict`` of a YAML file. As dangerous: trusted configuration only."""
+        return config.from_dict(cls, config.read_yaml_file(path), overrides)
+
     # ------------------------------------------------------------------------------------------------ inside
 
     async def _handled(self, task: Task, token: CancellationToken) -> Task:
@@ -459,7 +499,7 @@ class Agent:
 
     def _describe(self) -> None:
         """Keep the card's skills in step with the tools."""
-        if self._skills == "auto":
+        if self.skills == "auto":
             self.card.skills = [
                 AgentSkill(id=tool.name, description=tool.description, input_schema=tool.input_schema or {})
                 for tool in self.roster.tools.values()

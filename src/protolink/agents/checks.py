@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import urllib.parse
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 from ..journal.sqlite import SQLiteDurableStore
@@ -34,6 +35,11 @@ def checked_card(
         transport="runtime",
         capabilities=AgentCapabilities(),
     )
+
+
+def without_streaming(card: AgentCard) -> AgentCard:
+    """The card of an agent whose own ``handle_task`` must not be passed by; the caller's card is not changed."""
+    return replace(card, capabilities=replace(card.capabilities, streaming=False))
 
 
 def checked_llm(llm: Any) -> LLM | None:

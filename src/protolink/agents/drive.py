@@ -71,7 +71,7 @@ class Drive:
             await self.driver.drive()
         except StoreUnavailableError:
             if isinstance(journal, PointingJournal):
-                _keep(journal, self.driver.buffer)
+                _keep(journal, self.driver.log.buffer)
             raise
         finally:
             if stop is not None:

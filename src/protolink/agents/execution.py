@@ -11,8 +11,9 @@ import uuid
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
-from ..drive.driver import Driver, Sink
+from ..drive.driver import Driver
 from ..drive.journal import KeepNothing
+from ..drive.log import Sink
 from ..drive.ports import AgentPort, Journal
 from ..engine import facts as f
 from ..engine.commands import Ask
@@ -23,7 +24,7 @@ from ..engine.ledger import Ledger
 from ..engine.project import opening
 from ..engine.state import Run
 from ..errors import CheckpointMismatchError, DurableExecutionError
-from ..models import Task
+from ..models import DEFAULT_REDACTION_POLICY, Task
 from ..runtime import CancellationToken, RunContext
 from .drive import Drive
 from .factories import make_models
@@ -75,7 +76,7 @@ class Execution:
             raise
         run = start(first)
         driver = self._driver(run, journal, nodes, context, task, token=token, sinks=sinks, streaming=streaming)
-        driver.begin(first, opening(run, first))
+        driver.log.begin(first, opening(run, first))
         return Drive(driver, journal, task, seen)
 
     async def begin_live(self, task: Task, context: RunContext, ledger: Ledger, *, people: bool) -> Drive:
@@ -127,7 +128,7 @@ class Execution:
             run.ledger = ledger
         journal = KeepNothing()
         driver = self._driver(run, journal, nodes, context, task, **how)
-        driver.begin(first, opening(run, first))
+        driver.log.begin(first, opening(run, first))
         return Drive(driver, journal, task, seen)
 
     def _first(
@@ -173,6 +174,7 @@ class Execution:
             shown=task,
             max_result_bytes=self._agent.max_result_bytes,
             store_patience=self._agent.store_patience,
+            redact=_redacted,
         )
 
     async def _known(self, journal: PointingJournal, task: Task) -> Run:
@@ -204,6 +206,11 @@ class Execution:
         wanted = decide(run, self._agent.clock.now())
         goes_on = grants or any(not isinstance(command, Ask) for command in wanted)
         return grants if goes_on else None
+
+
+def _redacted(text: str) -> str:
+    """Texts of foreign errors become facts and events; recognisable secrets stay out of them."""
+    return str(DEFAULT_REDACTION_POLICY.redact(text))
 
 
 def _refuse_finished(run: Run, response: Response) -> None:

@@ -46,13 +46,14 @@ def _parts(agent: Agent, models: Models, place: str) -> Iterator[tuple[str, str]
     yield f"{place}version", digest(agent.execution_version)
     for name, tool in sorted(agent.roster.tools.items()):
         kind = "worker" if isinstance(tool, WorkerTool) else "tool"
-        yield f"{place}{kind}:{name}", digest(_tool(tool))
+        yield f"{place}{kind}:{name}", digest(tool_contract(tool))
     for name, child in sorted(agent.roster.children.items()):
         yield f"{place}subagent:{name}", digest(name)
         yield from _parts(child, models, f"{place}{name}/")
 
 
-def _tool(tool: Any) -> dict[str, Any]:
+def tool_contract(tool: Any) -> dict[str, Any]:
+    """What a stored call relies on in a tool, by the name of each member."""
     found = {
         "name": tool.name,
         "description": tool.description,

@@ -60,7 +60,7 @@ def _module(factory: str, name: str) -> Any:
         raise FactoryError(f"factory '{factory}': importing it failed: {type(error).__name__}: {error}") from error
 
 
-def _agents(factory: str, made: Any) -> list[Any]:
+def _agents(factory: str, made: Any) -> list[Agent]:
     agents = [made] if isinstance(made, Agent) else list(made) if isinstance(made, Iterable) else None
     if agents is None or not all(isinstance(agent, Agent) for agent in agents):
         what = type(made).__name__

@@ -15,7 +15,7 @@ import typer
 from ..errors import ActionDeniedError
 from ..journal import RunManager, SQLiteDurableStore
 from ..journal.manager import listed
-from . import show
+from . import reports, show
 from .exits import LEGEND, OK, USAGE, of_status
 from .factory import manager_of
 from .output import console, performed, print_json, visible
@@ -49,11 +49,18 @@ def list_runs(
     limit: Limit = 20,
     as_json: AsJson = False,
 ) -> None:
-    """List the stored runs of an application."""
-    if store is not None and _given(factory) is None:
-        _usage("this version keeps no run reports; list durable runs with --factory MODULE:FUNCTION")
-    if store is not None or factory is None:
+    """List the stored runs of an application, or what a store of run reports holds."""
+    named = _given(factory) is not None  # a factory in the environment does not stand against --store
+    if (store is not None and named) or (store is None and factory is None):
         _usage("give exactly one of --factory MODULE:FUNCTION (durable runs) and --store FILE (run reports)")
+    if store is not None:
+        records = performed(lambda: reports.stored(store, status, limit))
+        if as_json:
+            print_json(records)
+        else:
+            reports.show(console(), records)
+        return
+    assert factory is not None
     found = performed(lambda: manager_of(factory).list(status=status, limit=limit))
     if as_json:
         print_json({"runs": found})

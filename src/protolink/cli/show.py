@@ -39,6 +39,17 @@ def runs(console: Console, found: Sequence[Shown]) -> None:
     console.print(table)
 
 
+def rows(console: Console, found: Sequence[Shown], *fields: str) -> None:
+    """One line a record, by its fields."""
+    if not found:
+        console.print("(none)")
+        return
+    table = _table(*(name.upper().replace("_", " ") for name in fields))
+    for record in found:
+        table.add_row(*(_plain(str(record[name] or "")) for name in fields))
+    console.print(table)
+
+
 def run(console: Console, found: Shown) -> None:
     """One run: where it stands, what it used, what it asks and what is uncertain."""
     console.print(Text.assemble("Run    ", (visible(found["run_id"]), "bold"), " of ", visible(found["agent_name"])))
@@ -146,7 +157,8 @@ def _status(run: Shown) -> Text:
 def _table(*names: str) -> Table:
     table = Table(box=SIMPLE_HEAD, pad_edge=False)
     for name in names:
-        table.add_column(name, overflow="fold")
+        # An id that is broken into lines cannot be copied.
+        table.add_column(name, overflow="fold", no_wrap=name in ("RUN", "RUN ID", "TASK ID"))
     return table
 
 

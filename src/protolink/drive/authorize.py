@@ -27,7 +27,7 @@ def authorize(driver: Driver, command: Authorize) -> Performed:
     try:
         found = driver.agent(frame).policy.judge(action.prepared, driver.context(frame))
     except Exception as error:  # the application's policy failed: nothing was authorized
-        return _unjudged(action, error)
+        return _unjudged(driver, action, error)
     if isinstance(found, PolicyDecision):
         return _decided(driver, action, found)
     return _decide_later(driver, action, found)
@@ -39,22 +39,23 @@ async def _decide_later(driver: Driver, action: Action, found: Awaitable[PolicyD
     except asyncio.CancelledError:
         return Outcome()
     except Exception as error:  # the application's policy failed: nothing was authorized
-        return _unjudged(action, error)
+        return _unjudged(driver, action, error)
     return _decided(driver, action, decision)
 
 
 def _decided(driver: Driver, action: Action, decision: Any) -> Outcome:
     if not isinstance(decision, PolicyDecision):
         error = TypeError(f"a policy must return a PolicyDecision, not {type(decision).__name__}")
-        return _unjudged(action, error)
+        return _unjudged(driver, action, error)
     if decision.effect.value != "require_approval":
         return one(f.Decided(action.id, decision))
     request = action.request or new_id("approval")
     return one(f.Decided(action.id, decision, request, action.request_at or driver.time(), action.expires))
 
 
-def _unjudged(action: Action, error: Exception) -> Outcome:
-    return one(f.PreparationFailed(action.id, type(error).__name__, str(error) or type(error).__name__), error)
+def _unjudged(driver: Driver, action: Action, error: Exception) -> Outcome:
+    message = driver.redact(str(error) or type(error).__name__)
+    return one(f.PreparationFailed(action.id, type(error).__name__, message), error)
 
 
 # ---------------------------------------------------------------------------------------------------- people
@@ -87,7 +88,7 @@ async def _approve(driver: Driver, frame: Frame, request: Request, approver: Any
         if isinstance(error, TimeoutError) and limit.expired:
             return one(f.Expired(request.id, "the runtime budget is used up"), error)
         assert request.action is not None
-        return _unjudged(driver.run.actions[request.action], error)
+        return _unjudged(driver, driver.run.actions[request.action], error)
 
 
 def _answer(request: Request, decision: Any) -> f.Answered:
@@ -117,4 +118,4 @@ async def _await_answer(driver: Driver, request: Request, waiting: Awaitable[str
         if isinstance(error, TimeoutError) and limit.expired:
             return one(f.Expired(request.id, "the runtime budget is used up"), error)
         assert request.action is not None
-        return _unjudged(driver.run.actions[request.action], error)
+        return _unjudged(driver, driver.run.actions[request.action], error)

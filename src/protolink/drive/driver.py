@@ -12,33 +12,30 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping
+from collections.abc import Callable, Coroutine, Iterable, Mapping
 from typing import Any
 
 from ..engine import facts as f
 from ..engine.commands import Ask, Authorize, CallModel, Command, Compose, Invoke, Prepare, Stage
 from ..engine.decide import backs_off, decide, wake_at
-from ..engine.evolve import NO_HANDLER, evolve
-from ..engine.facts import Fact, Record
-from ..engine.project import Event, event_id, forwarded, numbers, project
-from ..engine.receipts import export
-from ..engine.state import Action, Frame, Run, status
+from ..engine.evolve import NO_HANDLER
+from ..engine.facts import Fact
+from ..engine.state import Action, Frame, Run
 from ..errors import StoreUnavailableError
-from ..models import Task, TaskLLMStreamEvent, TaskStatusUpdateEvent
+from ..models import Task
 from ..models.ids import iso_from_seconds as stamp
 from ..runtime import CancellationToken, RunContext, RunEvent
 from .authorize import ask, authorize
 from .clock import SystemClock
 from .limit import Limit
+from .log import Log, Sink
 from .model_call import call_model, compose
-from .outcome import Outcome
+from .outcome import Outcome, given_up, never_began, subject
 from .ports import AgentPort, Clock, Journal
 from .tool_call import invoke, prepare
 
 MAX_RESULT_BYTES = 64 * 1024 * 1024
 STORE_PATIENCE = 60.0
-
-Sink = Callable[[Event], None]
 
 
 class Driver:
@@ -72,15 +69,18 @@ class Driver:
         self.streaming = streaming
         self.max_result_bytes = max_result_bytes
         self.errors: dict[str, BaseException] = {}
-        self.buffer: list[Record] = []
+        self.log = Log(
+            run,
+            journal,
+            self.clock,
+            sinks=sinks,
+            shown=shown,
+            patience=store_patience,
+            on_cancel=self._canceled_from_outside,
+        )
         self._agents = agents
         self._contexts = {"": context}
-        self._sinks = list(sinks)
-        self._shown = shown
-        self._patience = store_patience
         self._redact = redact
-        self._pending: list[Event] = []
-        self._firm = False
         self._running: dict[Command, asyncio.Task[Outcome]] = {}
         self._inbox: deque[tuple[Command | None, Outcome]] = deque()
         self._wake: asyncio.Future[None] | None = None
@@ -90,8 +90,7 @@ class Driver:
         self._done = False
         self._loop: asyncio.AbstractEventLoop | None = None
 
-    # ------------------------------------------------------------------------------------------------ what performers
-    # use
+    # ------------------------------------------------------------------------------------------- what performers use
 
     def agent(self, frame: Frame) -> AgentPort:
         return self._agents[frame.spec.agent]
@@ -112,26 +111,9 @@ class Driver:
         return self._redact(text) if self._redact else text
 
     def delta(self, frame: Frame, text: str) -> None:
-        """Show a fragment of a model's text. It is numbered and never stored; it waits for what is shown before it."""
-        scope = self.run.scope(frame)
-        number, self.run.seq = self.run.seq, self.run.seq + 1
-        event: Event = TaskLLMStreamEvent(
-            scope.task.id,
-            scope.agent,
-            "llm_chunk",
-            frame.turn + 1,
-            text,
-            event_id=event_id(self.run.salt, number),
-            timestamp=self.time(),
-        )
-        if scope.parent_action is not None:
-            event = forwarded(self.run, scope, event, number)
-        if self._pending:
-            self._pending.append(event)
-            self._firm = True
+        """Show a fragment of a model's text; it waits for what is shown before it."""
+        if not self.log.fragment(frame, text):
             self._notify()
-        else:
-            self._deliver([event])
 
     def emitted(self, frame: Frame, action: Action, type: str, payload: dict[str, Any]) -> RunEvent:
         """A running tool tells something; it is a fact like any other."""
@@ -168,26 +150,9 @@ class Driver:
         """True when that asyncio task is one of this drive's performers."""
         return any(task is running for running in self._running.values())
 
-    def begin(self, first: Record, events: list[Event]) -> None:
-        """Take over a run that ``first`` has just created; it is stored with what follows."""
-        self.run.seq += len(events)
-        self.buffer.append(first)
-        self._pending.extend(events if self._sinks else ())
-        self._firm = True
-
     def stage(self, fact: Fact) -> None:
-        """Take a fact over and buffer it: projected on the state before it, then evolved."""
-        run = self.run
-        record = Record(run.n, run.seq, self.clock.now(), fact)
-        if self._sinks:
-            events = project(run, record)
-            run.seq += len(events)
-            self._pending.extend(events)
-        elif run.durable:
-            run.seq += numbers(run, record)
-        evolve(run, record)
-        self.buffer.append(record)
-        self._firm = self._firm or fact.firm
+        """Take a fact over; it is stored and shown with the next flush."""
+        self.log.stage(fact)
 
     # ------------------------------------------------------------------------------------------------ the loop
 
@@ -203,8 +168,8 @@ class Driver:
         finally:
             self._done = True
             await self._stop_running()
-            if self.run.durable and not self.buffer:
-                self._show()
+            if self.run.durable and not self.log.buffer:
+                self.log.show()
         if self._interrupt is not None:
             raise self._interrupt
         if self._canceled:
@@ -218,7 +183,7 @@ class Driver:
                 await self._flush()
                 if self._start(starting):
                     continue
-            if self._firm:
+            if self.log.firm:
                 await self._flush()
             if self._inbox:
                 self._drain()
@@ -295,7 +260,7 @@ class Driver:
         answered = False
         for command in starting:
             if self.token.is_cancelled or self._interrupt is not None:
-                self._take(_never_began(command))
+                self._take(never_began(command))
                 answered = True
             elif isinstance(command, CallModel):
                 self._run_task(command, call_model(self, command))
@@ -315,7 +280,7 @@ class Driver:
             return
         del self._running[command]
         # A task that was canceled before its first step never ran, its own handlers neither: nothing has begun.
-        outcome = _never_began(command) if task.cancelled() else task.result()
+        outcome = never_began(command) if task.cancelled() else task.result()
         self._inbox.append((command, outcome))
         self._notify()
 
@@ -328,7 +293,7 @@ class Driver:
         self._notice_cancel()  # first: what comes after the cancellation is late, and a canceled tool did not fail
         for fact in outcome.facts:
             if outcome.error is not None:
-                self.errors[_subject(fact)] = outcome.error
+                self.errors[subject(fact)] = outcome.error
             if self.run.outcome is None:
                 self.stage(fact)
         if outcome.interrupt is not None:
@@ -425,7 +390,7 @@ class Driver:
         if self._cancels > 1:
             for command in list(self._running):
                 del self._running[command]
-                self._inbox.append((command, _given_up(self.run, command)))
+                self._inbox.append((command, given_up(self.run, command)))
 
     def _cancel_running(self) -> None:
         for task in list(self._running.values()):
@@ -442,93 +407,5 @@ class Driver:
             if not task.cancelled():
                 self._inbox.append((command, task.result()))
 
-    # ------------------------------------------------------------------------------------------------ storing
-
     async def _flush(self) -> None:
-        """One append of everything staged, then the sinks."""
-        if not self.buffer:
-            return
-        batch, events = self.buffer, self._pending
-        self.buffer, self._pending, self._firm = [], [], False
-        try:
-            await self._store(batch)
-        except BaseException:
-            self.buffer, self._pending = batch + self.buffer, []
-            raise
-        if self.run.durable or self.run.outcome is not None:
-            self._show()
-        self._deliver(events)
-
-    async def _store(self, batch: list[Record]) -> None:
-        """Retried with growing waits while the store is away; nothing new starts meanwhile."""
-        began, delay = self.clock.now(), 0.05
-        while True:
-            try:
-                stored = self.journal.append(batch, status(self.run))
-                if stored is not None:
-                    await self._undisturbed(stored)
-                return
-            except StoreUnavailableError:
-                if self.clock.now() - began >= self._patience:
-                    raise
-            await self.clock.sleep_until(self.clock.now() + delay)
-            delay = min(delay * 2, 5.0)
-
-    async def _undisturbed(self, work: Awaitable[None]) -> None:
-        """A commit under way cannot be taken back: a cancellation waits until it is known how it went."""
-        task = asyncio.ensure_future(work)
-        while not task.done():
-            try:
-                await asyncio.shield(task)
-            except asyncio.CancelledError:
-                if task.cancelled():
-                    raise
-                self._canceled_from_outside()
-            except BaseException:
-                break
-        task.result()
-
-    def _show(self) -> None:
-        """Bring the caller's task up to date with what is stored."""
-        found, shown = self.run.task, self._shown
-        if shown is None or shown is found:
-            return
-        shown.state = found.state
-        shown.artifacts.extend(found.artifacts[len(shown.artifacts) :])
-        shown.metadata = found.metadata
-
-    def _deliver(self, events: list[Event]) -> None:
-        for event in events:
-            if isinstance(event, TaskStatusUpdateEvent) and event.final:
-                event.metadata["task"] = export(self.run).to_dict()
-            for sink in self._sinks:
-                sink(event)
-
-
-def _subject(fact: Fact) -> str:
-    """What a fact of a performer is about: an action, a frame or a request."""
-    found = (getattr(fact, name, None) for name in ("action", "frame", "request"))
-    return next((key for key in found if isinstance(key, str)), "")
-
-
-def _never_began(command: Command) -> Outcome:
-    match command:
-        case Invoke():
-            return Outcome((f.ToolFailed(command.action, "canceled", "canceled before it began"),))
-        case CallModel():
-            return Outcome((f.ModelFailed(command.frame, "canceled", "canceled before it began"),))
-        case _:
-            return Outcome()
-
-
-def _given_up(run: Run, command: Command) -> Outcome:
-    """The performer did not react to its cancellation; nobody waits for it any more."""
-    match command:
-        case Invoke(action=key) if run.durable and not run.actions[key].read_only:
-            return Outcome((f.EffectUnknown(key, "canceled", "the tool was abandoned while it ran"),))
-        case Invoke(action=key):
-            return Outcome((f.ToolFailed(key, "canceled", "the tool was abandoned while it ran"),))
-        case CallModel():
-            return Outcome((f.ModelFailed(command.frame, "canceled", "the call was abandoned"),))
-        case _:
-            return Outcome()
+        await self.log.flush()

@@ -5,7 +5,10 @@ from __future__ import annotations
 from collections.abc import Coroutine
 from typing import Any
 
+from ..engine import facts as f
+from ..engine.commands import CallModel, Command, Invoke
 from ..engine.facts import Fact
+from ..engine.state import Run
 from ..models.value import value
 
 
@@ -24,3 +27,33 @@ Performed = Outcome | Coroutine[Any, Any, Outcome]
 
 def one(fact: Fact, error: BaseException | None = None) -> Outcome:
     return Outcome((fact,), error)
+
+
+def subject(fact: Fact) -> str:
+    """What a fact of a performer is about: an action, a frame or a request."""
+    found = (getattr(fact, name, None) for name in ("action", "frame", "request"))
+    return next((key for key in found if isinstance(key, str)), "")
+
+
+def never_began(command: Command) -> Outcome:
+    """What a performer answers that was canceled before its first step."""
+    match command:
+        case Invoke():
+            return Outcome((f.ToolFailed(command.action, "canceled", "canceled before it began"),))
+        case CallModel():
+            return Outcome((f.ModelFailed(command.frame, "canceled", "canceled before it began"),))
+        case _:
+            return Outcome()
+
+
+def given_up(run: Run, command: Command) -> Outcome:
+    """The performer did not react to its cancellation; nobody waits for it any more."""
+    match command:
+        case Invoke(action=key) if run.durable and not run.actions[key].read_only:
+            return Outcome((f.EffectUnknown(key, "canceled", "the tool was abandoned while it ran"),))
+        case Invoke(action=key):
+            return Outcome((f.ToolFailed(key, "canceled", "the tool was abandoned while it ran"),))
+        case CallModel():
+            return Outcome((f.ModelFailed(command.frame, "canceled", "the call was abandoned"),))
+        case _:
+            return Outcome()

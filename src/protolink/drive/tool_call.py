@@ -38,7 +38,7 @@ def prepare(driver: Driver, command: Prepare) -> Performed:
     try:
         worker = agent.worker(call.tool)
     except InvalidArguments as error:
-        return _unprepared(action, error)
+        return _unprepared(driver, action, error)
     delegation = worker is not None or call.tool == AGENT_CALL
     if delegation and (agent.peers is None or worker is not None or call.args.get("agent") in agent.children):
         return prepare_delegation(driver, frame, action, agent, worker)
@@ -52,7 +52,7 @@ def prepare(driver: Driver, command: Prepare) -> Performed:
     try:
         made = tool.prepare(call.args, driver.context(frame))
     except Exception as error:  # the application's; see _unprepared
-        return _unprepared(action, error)
+        return _unprepared(driver, action, error)
     if isinstance(made, RunAction):
         return _prepared(driver, frame, action, tool, made, key)
     return _prepare_later(driver, frame, action, tool, made, key)
@@ -66,17 +66,18 @@ async def _prepare_later(
     except asyncio.CancelledError:
         return Outcome()
     except Exception as error:  # the application's; see _unprepared
-        return _unprepared(action, error)
+        return _unprepared(driver, action, error)
     return _prepared(driver, frame, action, tool, found, key)
 
 
-def _unprepared(action: Action, error: Exception) -> Outcome:
+def _unprepared(driver: Driver, action: Action, error: Exception) -> Outcome:
     if isinstance(error, ToolRejectedError):
         refused = f.Refused(action.id, error.code, error.message, True, "preparation", error.details, error.suggestion)
         return one(refused, error)
     if isinstance(error, InvalidArguments):
         return one(f.Refused(action.id, error.code, str(error)), error)
-    return one(f.PreparationFailed(action.id, type(error).__name__, str(error) or type(error).__name__), error)
+    message = driver.redact(str(error) or type(error).__name__)
+    return one(f.PreparationFailed(action.id, type(error).__name__, message), error)
 
 
 def _prepared(driver: Driver, frame: Frame, action: Action, tool: Any, made: RunAction, key: str) -> Outcome:
@@ -204,7 +205,7 @@ def returned(driver: Driver, action: Action, result: Any) -> Outcome:
 
 
 def _raised(driver: Driver, action: Action, tool: ToolPort, error: BaseException) -> Outcome:
-    key, message = action.id, str(error) or type(error).__name__
+    key, message = action.id, driver.redact(str(error) or type(error).__name__)
     if isinstance(error, ToolRejectedError):
         return one(f.ToolRejected(key, error.code, error.message, error.details, error.suggestion), error)
     if isinstance(error, ToolFailedError):

@@ -6,11 +6,12 @@ is the same task, artifact for artifact.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
-from ..models import Artifact, Part, TaskState
+from ..models import Artifact, Part, TaskState, ToolOutput
 from ..models.ids import iso_from_seconds as stamp
-from ..models.json import plain
+from ..models.json import is_plain, plain
 from ..models.turn import AGENT_CALL
 from ..runtime import RunInterruption
 from . import facts as f
@@ -141,6 +142,19 @@ def _answer_part(run: Run, frame: Frame, outcome: str, error: dict[str, Any] | N
         shown = error.get("rejection") or {"code": error["code"], "message": error["message"]}
         return Part.tool_output(call_id=call_id, error=shown)
     return None
+
+
+def tellable(artifact: Artifact) -> Artifact:
+    """The artifact with a JSON form: what a live tool returned and has none is told by its text."""
+    parts = [_tellable(part) for part in artifact.parts]
+    return artifact if parts == artifact.parts else replace(artifact, parts=parts)
+
+
+def _tellable(part: Part) -> Part:
+    output = part.content
+    if not isinstance(output, ToolOutput) or is_plain(output.result):
+        return part
+    return Part.tool_output(call_id=output.call_id, result=exposed(output.result), error=output.error)
 
 
 def record_receipt(run: Run, record: Record) -> None:

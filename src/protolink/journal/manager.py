@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Coroutine, Iterable
 from typing import Any, Protocol
 
 from ..engine.state import Run, status
@@ -36,7 +36,8 @@ class DurableAgent(Protocol):
     @property
     def runs(self) -> StoredRuns: ...
 
-    async def resume_task(self, run_id: str, **response: Any) -> Task: ...
+    @property
+    def resume_task(self) -> Callable[..., Coroutine[Any, Any, Task]]: ...
     def run_events(self, run_id: str, after: int = 0) -> list[RunEvent]: ...
 
 

@@ -200,6 +200,11 @@ class LLM(ABC):
         """What is known about the model, provider and model name included."""
         return self._profile.resolved(provider=self.provider, model=self.model)
 
+    @property
+    def options(self) -> dict[str, Any]:
+        """Further arguments of the constructor that made this model, secrets among them."""
+        return {}
+
     # ------------------------------------------------------------------------------------------ conversation
 
     def use_history(self, history: ConversationHistory) -> LLM:

@@ -66,6 +66,11 @@ def create_llm(
     return llm
 
 
+def made_by_name(llm: LLM) -> bool:
+    """True when ``create_llm(llm.provider, ...)`` makes a model of this very class."""
+    return any(name.value == llm.provider and made is type(llm) for name, made in _PROVIDERS.items())
+
+
 def _resolve(provider: str | LLMProvider) -> tuple[LLMProvider, str | None]:
     text = provider.value if isinstance(provider, Enum) else provider
     if not isinstance(text, str):

@@ -147,7 +147,7 @@ async def infer(
         sinks=[events.put_nowait] if event_callback is not None else (),
         streaming=streaming,
     )
-    driver.begin(first, [])
+    driver.log.begin(first, [])
     await _watched(driver, events, event_callback)
     if budget_enforcer is not None:
         budget_enforcer.usage = run.ledger.usage(run.ledger.since or 0.0)

@@ -6,7 +6,7 @@ from ...models import TaskStatusUpdateEvent
 from ...runtime import RunEvent
 from .. import facts as f
 from ..state import Frame, Run
-from ..task import answer
+from ..task import answer, tellable
 from .describe import canceled, coming_receipt, named, result_payload, started
 from .story import Story
 
@@ -46,7 +46,8 @@ def frame_closed(run: Run, fact: f.FrameClosed, story: Story, at: float) -> None
             canceled(frame, run.actions[key], story, "its work has ended")
     if fact.outcome == "completed" and frame.spec.call is None:
         story.tell(frame, "llm_final", {}, content=frame.answer, final=True)
-    story.artifact(scope, answer(run, frame, fact.outcome, fact.error, at))
+    artifact = answer(run, frame, fact.outcome, fact.error, at)
+    story.artifact(scope, artifact and tellable(artifact))
     if frame.parent is not None:
         if fact.outcome == "failed" and fact.error is not None:
             story.error(scope, fact.error)

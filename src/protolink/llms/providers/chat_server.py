@@ -39,9 +39,9 @@ class ChatServer:
             raise ValueError("timeout must be a number of seconds above 0")
         self.base_url = _checked_url(base_url)
         self.timeout = float(timeout)
-        self._api_key = api_key
-        self._headers = dict(headers)
-        self._failures = Failures(self.base_url, self.timeout, _secrets(api_key, self._headers))
+        self.api_key = api_key
+        self.headers = dict(headers)
+        self._failures = Failures(self.base_url, self.timeout, _secrets(api_key, self.headers))
         self._client: Any = None
 
     async def complete(self, messages: list[Message], params: dict[str, Any], reply: ChatReply) -> None:
@@ -134,7 +134,7 @@ class ChatServer:
     def _connection(self, openai: Any) -> dict[str, Any]:
         return {
             "base_url": self.base_url,
-            "api_key": self._api_key or "none",
+            "api_key": self.api_key or "none",
             "max_retries": 0,
             "timeout": openai.Timeout(self.timeout, connect=min(self.timeout, 10.0)),
         }
@@ -142,9 +142,9 @@ class ChatServer:
     def _request_headers(self, openai: Any) -> dict[str, Any]:
         """Our headers, without those that the package would take from its own environment variables."""
         absent = dict.fromkeys(("OpenAI-Organization", "OpenAI-Project"), openai.Omit())
-        if self._api_key is None:
+        if self.api_key is None:
             absent["Authorization"] = openai.Omit()
-        return {**absent, **self._headers}
+        return {**absent, **self.headers}
 
 
 def _package() -> Any:

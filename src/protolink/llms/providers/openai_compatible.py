@@ -83,6 +83,13 @@ class OpenAICompatibleLLM(LLM):
         """The server's address, without a slash at its end."""
         return self._server.base_url
 
+    @property
+    def options(self) -> dict[str, Any]:
+        """``base_url`` and ``timeout``; ``api_key``, ``headers`` and ``answer_limit`` when there are any."""
+        given = {"api_key": self._server.api_key, "headers": self._server.headers, "answer_limit": self.answer_limit}
+        always = {"base_url": self.base_url, "timeout": self._server.timeout}
+        return always | {name: value for name, value in given.items() if value}
+
     # ------------------------------------------------------------------------------------------ what LLM asks for
 
     async def call(self, history: ConversationHistory) -> str:

@@ -118,9 +118,11 @@ def event(ids: Identities, value: Any) -> Any:
     source = metadata.get("source_type") if type(metadata) is dict else None
     if source is not None and payload.get("type") == source:
         kind = payload.get("llm_event_type") if source == "task_llm_stream" else source
-        found["payload"] = _streamed(ids, payload, kind)
-        if kind in _DETAILS:
+        if type(kind) is str and kind in _DETAILS:
+            found["payload"] = _streamed(ids, payload, kind)
             found["summary"] = _summary(type_, found.get("summary"))
+        else:
+            found["payload"] = walk(_RAW, ids, payload)
     elif type(type_) is str and type_.startswith(_NATIVE):
         found["payload"] = walk(_ACTIVITY, ids, payload)
         found["summary"] = message(ids, found.get("summary"))
@@ -129,10 +131,10 @@ def event(ids: Identities, value: Any) -> Any:
     return found
 
 
-def _streamed(ids: Identities, payload: dict[str, Any], kind: Any) -> dict[str, Any]:
+def _streamed(ids: Identities, payload: dict[str, Any], kind: str) -> dict[str, Any]:
     """The raw event of a stream with its promoted members; details stand in it or in its metadata."""
-    found: dict[str, Any] = walk(_STREAMED.get(kind, _RAW), ids, payload)
-    if kind in _DETAILS and "metadata" in payload:
+    found: dict[str, Any] = walk(_STREAMED[kind], ids, payload)
+    if "metadata" in payload:
         found = {**found, "metadata": walk(_DETAILS[kind], ids, payload["metadata"])}
     return found
 
@@ -215,7 +217,7 @@ _STATUS: Shape = {
     "uncertain": each(ACTION_ID),
     "task": record(TASK),
 }
-_DETAILS: dict[Any, Shape] = {
+_DETAILS: dict[str, Shape] = {
     **dict.fromkeys(LLM_TYPES, _ACTIVITY),
     **dict.fromkeys(TASK_TYPES, _ACTIVITY),
     **dict.fromkeys(("llm_step", "llm_chunk", "llm_action", "llm_final"), RELATIONS),
