@@ -6,6 +6,7 @@ end. A Ctrl-C kills the step under way, as any crash would; what is left is the 
 
 from __future__ import annotations
 
+import contextlib
 import importlib.util
 import os
 import shutil
@@ -85,7 +86,8 @@ def take(name: str, folder: Path, ending: int) -> None:
         try:
             found = process.wait()
         except BaseException:
-            os.killpg(process.pid, signal.SIGKILL)
+            with contextlib.suppress(ProcessLookupError):  # it may just have ended by itself
+                os.killpg(process.pid, signal.SIGKILL)
             process.wait()
             raise
     if found != ending:

@@ -49,6 +49,7 @@ class ApprovalBroker:
         self.timeout_seconds = _checked_timeout(timeout_seconds)
         self._clock: Clock = clock or SystemClock()
         self._ledger = ApprovalLedger(storage, _checked_count("keep_resolved", keep_resolved))
+        self._waits: set[asyncio.Future[Any]] = set()
         self._readers: weakref.WeakSet[ApprovalSubscription] = weakref.WeakSet()
 
     async def __call__(self, request: ApprovalRequest, context: RunContext) -> ApprovalDecision:
@@ -107,12 +108,13 @@ class ApprovalBroker:
 
     def _open(self, request: ApprovalRequest) -> Entry:
         loop = asyncio.get_running_loop()
-        if any(waiting.answer is not None and waiting.answer.get_loop() is not loop for waiting in self._ledger.pending):
+        if any(answer.get_loop() is not loop for answer in self._waits):
             raise RuntimeError("requests wait in another event loop; give each loop an ApprovalBroker of its own")
         expires = None if self.timeout_seconds is None else self._clock.now() + self.timeout_seconds
         shown = ApprovalRecord(request, request.action.fingerprint, "pending", expires)
         entry = self._ledger.add(request, ApprovalRecord.from_dict(shown.to_dict()))
         entry.answer = loop.create_future()
+        self._waits.add(entry.answer)
         if expires is not None:
             entry.forget_timer = self._clock.call_at(expires, lambda: self._give_up(entry, "expired"))
         self._tell(entry)
@@ -169,6 +171,8 @@ class ApprovalBroker:
     def _settled(self, entry: Entry) -> None:
         if entry.forget_timer is not None:
             entry.forget_timer()
+        if entry.answer is not None:
+            self._waits.discard(entry.answer)
         entry.live = entry.answer = entry.forget_timer = None
         self._tell(entry)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -48,10 +48,6 @@ class ApprovalLedger:
         """The entries of these runs, the oldest first."""
         found = [entry for run_id in scope.run_ids for entry in self._runs.get(run_id, {}).values()]
         return sorted(found, key=lambda entry: entry.number)
-
-    @property
-    def pending(self) -> Iterator[Entry]:
-        return (entry for key, entry in self._entries.items() if key not in self._resolved)
 
     def add(self, request: ApprovalRequest, record: ApprovalRecord) -> Entry:
         """Take up a new request; it is stored when this returns. What the storage raises leaves nothing behind."""
