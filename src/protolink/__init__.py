@@ -5,9 +5,9 @@ Every public name is here, loaded when it is first used: importing protolink loa
 
 from __future__ import annotations
 
-import importlib
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
+from ._lazy import by_name, loader
 from ._version import __version__
 
 _HOMES = {
@@ -26,6 +26,7 @@ _HOMES = {
         "RunInterrupted",
         "StoreCorruptError",
         "StoreUnavailableError",
+        "StreamGapError",
         "SubagentLimitError",
         "TaskAlreadyRunningError",
         "TaskCancellationError",
@@ -115,7 +116,7 @@ _HOMES = {
     "telemetry": ("LocalTraceTelemetry",),
     "tools": ("Tool", "ToolExecution"),
 }
-_HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
+_HOME_OF = by_name(_HOMES)
 
 __all__ = ["__version__", *sorted(_HOME_OF)]
 
@@ -132,13 +133,7 @@ if TYPE_CHECKING:
     from .tools import *  # noqa: F403
 
 
-def __getattr__(name: str) -> Any:
-    home = _HOME_OF.get(name)
-    if home is None:
-        raise AttributeError(f"module 'protolink' has no attribute '{name}'")
-    value = getattr(importlib.import_module(f".{home}", __name__), name)
-    globals()[name] = value
-    return value
+__getattr__ = loader(__name__, _HOME_OF, globals())
 
 
 def __dir__() -> list[str]:

@@ -11,6 +11,7 @@
     ├── ToolCorrectionLimitError      the model used up its corrections
     ├── InferParseError               the model does not speak the action language
     ├── SubagentLimitError            too many or too deeply nested children
+    ├── StreamGapError                the events that a reader wants next are kept no longer
     ├── TaskCancellationError         the control call is wrong, not the task
     │   ├── TaskNotFoundError
     │   ├── TaskNotCancelableError
@@ -187,6 +188,22 @@ class InferParseError(ProtolinkError):
 
 class SubagentLimitError(ProtolinkError):
     """A child was refused: too many children, too many at once, or nested too deeply."""
+
+
+class StreamGapError(ProtolinkError):
+    """A reader wants an event that has left the replay window of its run. Nothing is wrong with the run.
+
+    ``requested`` is the number of that event, ``first_available`` that of the oldest one that can be read. Next: show the
+    run from its handle's ``report``, then read on ``after=first_available - 1``.
+    """
+
+    def __init__(self, requested: int, first_available: int) -> None:
+        self.requested = requested
+        self.first_available = first_available
+        super().__init__(
+            f"Event {requested} is kept no longer; the first available is {first_available}: show the run from "
+            f"handle.report and read on with after={first_available - 1}"
+        )
 
 
 class TaskCancellationError(ProtolinkError):

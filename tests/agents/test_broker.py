@@ -27,6 +27,7 @@ from protolink import (
     InMemoryDurableStore,
     Part,
     PolicyDecision,
+    PolicyEffect,
     RunAction,
     RunContext,
     Task,
@@ -87,7 +88,7 @@ def decide(
 
 def request(run_id: str = "run_mine", **action: Any) -> ApprovalRequest:
     made = RunAction(kind="tool.call", name="publish", **action)
-    return ApprovalRequest(made, PolicyDecision("require_approval", "ask"), run_id)
+    return ApprovalRequest(made, PolicyDecision(PolicyEffect.REQUIRE_APPROVAL, "ask", "test"), run_id)
 
 
 async def asked(broker: ApprovalBroker, wanted: ApprovalRequest) -> asyncio.Task[ApprovalDecision]:

@@ -11,7 +11,7 @@ from protolink import Agent, RunInterrupted, Task
 from protolink.llms import MockLLM
 
 SECRET = "sk-4f9a1c77d2e84b5f"
-TEXT = f"401 for https://user:{SECRET}@example.test/v1?api_key={SECRET}: Authorization: Bearer {SECRET}"
+TEXT = f"401 for https://user:{SECRET}@example.test/v1?api_key={SECRET}"
 
 
 def told(task: Task) -> str:

@@ -196,9 +196,9 @@ def test_plain_to_dict_keeps_secrets() -> None:
 
 @pytest.mark.claim("RED-015")
 def test_environment_values_are_masked_by_their_keys() -> None:
-    environment = {"OPENAI_API_KEY": "k", "DB_PASSWORD": "p", "HOME": "/home/x"}
+    environment = {"OPENAI_API_KEY": "k", "DB_PASSWORD": "p", "HOME": "/srv/x"}
     assert RedactionPolicy().redact({"env": environment}) == {
-        "env": {"OPENAI_API_KEY": MASK, "DB_PASSWORD": MASK, "HOME": "/home/x"}
+        "env": {"OPENAI_API_KEY": MASK, "DB_PASSWORD": MASK, "HOME": "/srv/x"}
     }
 
 

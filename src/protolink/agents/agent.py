@@ -40,7 +40,7 @@ from ..runtime import (
 )
 from ..telemetry import Telemetry
 from ..tools import Tool
-from . import config as config
+from . import config
 from .active import ActiveTasks
 from .checks import (
     checked_card,

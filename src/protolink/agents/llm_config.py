@@ -37,7 +37,7 @@ def described(llm: LLM) -> dict[str, Any]:
     a MockLLM is not part of it.
     """
     params, kept_out = _storable(llm.model_params, "model_params.")
-    options, more_out = _storable(llm.options, "")
+    options, more_out = _storable(llm.constructor_options, "")
     entry: dict[str, Any] = {
         "provider": llm.provider,
         "model": llm.model,

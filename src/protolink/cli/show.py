@@ -46,7 +46,8 @@ def rows(console: Console, found: Sequence[Shown], *fields: str) -> None:
         return
     table = _table(*(name.upper().replace("_", " ") for name in fields))
     for record in found:
-        table.add_row(*(_plain(str(record[name] or "")) for name in fields))
+        # Times are shown to the second.
+        table.add_row(*(_plain(str(record[name] or "")[: 19 if name.endswith("_at") else None]) for name in fields))
     console.print(table)
 
 

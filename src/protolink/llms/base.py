@@ -201,7 +201,7 @@ class LLM(ABC):
         return self._profile.resolved(provider=self.provider, model=self.model)
 
     @property
-    def options(self) -> dict[str, Any]:
+    def constructor_options(self) -> dict[str, Any]:
         """Further arguments of the constructor that made this model, secrets among them."""
         return {}
 

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
+import importlib
 from collections.abc import Callable, Mapping
 from enum import Enum
 from typing import Any
 
 from ..models import LLMModelProfile
 from .base import LLM
-from .mock import MockLLM
-from .providers.openai_compatible import OpenAICompatibleLLM
 
 
 class LLMProvider(Enum):
@@ -30,11 +29,17 @@ class LLMProvider(Enum):
     VLLM = "vllm"
 
 
-#: A provider's constructor: one line for each that this version has.
-_PROVIDERS: dict[LLMProvider, Callable[..., LLM]] = {
-    LLMProvider.MOCK: MockLLM,
-    LLMProvider.OPENAI_COMPATIBLE: OpenAICompatibleLLM,
+#: A provider's module and class: one line for each that this version has. They are loaded when they are asked for.
+_PROVIDERS: dict[LLMProvider, tuple[str, str]] = {
+    LLMProvider.MOCK: ("mock", "MockLLM"),
+    LLMProvider.OPENAI_COMPATIBLE: ("providers.openai_compatible", "OpenAICompatibleLLM"),
 }
+
+
+def _constructor(provider: LLMProvider) -> Callable[..., LLM]:
+    module, name = _PROVIDERS[provider]
+    found: Callable[..., LLM] = getattr(importlib.import_module(f".{module}", __package__), name)
+    return found
 
 
 def create_llm(
@@ -56,7 +61,7 @@ def create_llm(
         if "model" in options:
             raise ValueError(f"the model is given twice: in {provider!r} and as model={options['model']!r}")
         options["model"] = model
-    llm = _PROVIDERS[found](**options)
+    llm = _constructor(found)(**options)
     if metrics_profile is not None or not metrics_enabled:
         llm.configure_metrics(metrics_profile, enabled=metrics_enabled)
     if max_parse_failures is not None:
@@ -68,7 +73,7 @@ def create_llm(
 
 def made_by_name(llm: LLM) -> bool:
     """True when ``create_llm(llm.provider, ...)`` makes a model of this very class."""
-    return any(name.value == llm.provider and made is type(llm) for name, made in _PROVIDERS.items())
+    return any(name.value == llm.provider and type(llm) is _constructor(name) for name in _PROVIDERS)
 
 
 def _resolve(provider: str | LLMProvider) -> tuple[LLMProvider, str | None]:

@@ -5,6 +5,9 @@ They say what is true of a run and leave its execution to the layers above.
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
+from .._lazy import by_name, loader
 from .action import RunAction, contract_differences
 from .approval import ActionAuthorization, ApprovalDecision, ApprovalHandler, ApprovalHandlerLike, ApprovalRequest
 from .assertions import assert_budget_under, assert_no_denied_actions, assert_run_events
@@ -30,19 +33,6 @@ from .policy import CapabilityPolicy, Policy, PolicyDecision, PolicyEffect, stri
 from .recorder import RunRecorder
 from .replay import RunReplay
 from .report import RunReport
-from .report_diff import (
-    ALL_RUN_REPORT_SECTIONS,
-    RunReportDiff,
-    RunReportDiffConfig,
-    RunReportDifference,
-    RunReportDifferenceKind,
-    RunReportSection,
-    RunReportSource,
-    RunReportTolerance,
-    assert_run_matches,
-    diff_run_reports,
-    normalize_run_report,
-)
 from .sinks import EventSink, InMemoryEventSink
 from .user_input import UserInputRequest, UserInputResult, UserInputStatus
 
@@ -103,3 +93,36 @@ __all__ = [
     "normalize_run_report",
     "strictest",
 ]
+
+_LATER = {
+    "report_diff": (
+        "ALL_RUN_REPORT_SECTIONS",
+        "RunReportDiff",
+        "RunReportDiffConfig",
+        "RunReportDifference",
+        "RunReportDifferenceKind",
+        "RunReportSection",
+        "RunReportSource",
+        "RunReportTolerance",
+        "assert_run_matches",
+        "diff_run_reports",
+        "normalize_run_report",
+    ),
+}
+
+if TYPE_CHECKING:
+    from .report_diff import (
+        ALL_RUN_REPORT_SECTIONS,
+        RunReportDiff,
+        RunReportDiffConfig,
+        RunReportDifference,
+        RunReportDifferenceKind,
+        RunReportSection,
+        RunReportSource,
+        RunReportTolerance,
+        assert_run_matches,
+        diff_run_reports,
+        normalize_run_report,
+    )
+
+__getattr__ = loader(__name__, by_name(_LATER), globals())

@@ -84,7 +84,7 @@ class OpenAICompatibleLLM(LLM):
         return self._server.base_url
 
     @property
-    def options(self) -> dict[str, Any]:
+    def constructor_options(self) -> dict[str, Any]:
         """``base_url`` and ``timeout``; ``api_key``, ``headers`` and ``answer_limit`` when there are any."""
         given = {"api_key": self._server.api_key, "headers": self._server.headers, "answer_limit": self.answer_limit}
         always = {"base_url": self.base_url, "timeout": self._server.timeout}
