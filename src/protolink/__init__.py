@@ -11,7 +11,15 @@ from ._lazy import by_name, loader
 from ._version import __version__
 
 _HOMES = {
-    "agents": ("Agent", "RunHandle", "RunResult", "SubagentLimits"),
+    "agents": (
+        "Agent",
+        "AnswerEvent",
+        "PresentationEvent",
+        "RunHandle",
+        "RunResult",
+        "SubagentHandle",
+        "SubagentLimits",
+    ),
     "approvals": ("ApprovalBroker", "ApprovalRecord", "ApprovalResolution", "ApprovalScope"),
     "errors": (
         "ActionDeniedError",
@@ -38,6 +46,7 @@ _HOMES = {
         "ToolRejectedError",
         "UncertainExecutionError",
     ),
+    "group": ("AgentGroup", "GroupLimits"),
     "journal": ("DurableStore", "InMemoryDurableStore", "RunCheckpoint", "RunManager", "SQLiteDurableStore"),
     "llms": ("LLM", "LLMActionResult", "create_llm"),
     "models": (
@@ -124,6 +133,7 @@ if TYPE_CHECKING:
     from .agents import *  # noqa: F403
     from .approvals import *  # noqa: F403
     from .errors import *  # noqa: F403
+    from .group import *  # noqa: F403
     from .journal import *  # noqa: F403
     from .llms import *  # noqa: F403
     from .models import *  # noqa: F403

@@ -163,7 +163,7 @@ async def test_decision_on_another_action_leaves_the_request_pending() -> None:
 @pytest.mark.claim("BRK-008", "BRK-009")
 async def test_fingerprint_covers_payload_and_artifacts() -> None:
     def wanted(text: str, content: str) -> ApprovalRequest:
-        preview = Artifact(parts=[Part.text(content)], artifact_id="a", timestamp="2026-01-01T00:00:00Z")
+        preview = Artifact(parts=[Part.text(content)], id="a", timestamp="2026-01-01T00:00:00Z")
         fixed = {"action_id": "action_1", "created_at": "2026-01-01T00:00:00Z"}
         return request(payload={"text": text}, artifacts=(preview,), **fixed)
 

@@ -146,6 +146,17 @@ def test_other_sources_are_refused(source: Any) -> None:
             use()
 
 
+@pytest.mark.claim("DIF-052", "DIF-053")
+def test_values_are_compared_as_json() -> None:
+    reports = [
+        RunReport(metadata={"pair": (1, number), "context": RunContext("r", created_at="t")}) for number in (2, 3)
+    ]
+    assert diff_run_reports(reports[0], json.loads(json.dumps(normalize_run_report(reports[0])))).matches
+    assert changes(*reports) == [("changed", "/metadata/pair/1")]
+    with pytest.raises(TypeError, match="metadata"):
+        normalize_run_report(RunReport(metadata={"n": float("nan")}))
+
+
 @pytest.mark.claim("DIF-014")
 def test_comparing_executes_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     first, second = report_of("child"), report_of("child", 1)

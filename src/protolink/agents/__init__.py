@@ -3,8 +3,21 @@
 from __future__ import annotations
 
 from .agent import Agent
-from .handle import RunHandle, RunResult
+from .answers import AnswerEvent
+from .handle import RunHandle
 from .limits import SubagentLimits
+from .presentation import PresentationEvent
+from .result import RunResult
 from .roster import WorkerTool
+from .spawned import SubagentHandle
 
-__all__ = ["Agent", "RunHandle", "RunResult", "SubagentLimits", "WorkerTool"]
+__all__ = [
+    "Agent",
+    "AnswerEvent",
+    "PresentationEvent",
+    "RunHandle",
+    "RunResult",
+    "SubagentHandle",
+    "SubagentLimits",
+    "WorkerTool",
+]

@@ -324,18 +324,21 @@ class Agent:
         session_id: str | None = None,
         budget: RunBudget | None = None,
         context: RunContext | None = None,
+        event_buffer_size: int | None = None,
     ) -> RunHandle:
         """Start a task in the running loop and return its handle. The controls are those of a new task.
 
+        ``event_buffer_size``: how many of the latest events can be read again; None keeps all.
         TypeError for anything but text or a Task, ValueError for controls beside a Task, RuntimeError without a loop.
         """
         if isinstance(prompt, Task):
             if session_id is not None or budget is not None or context is not None:
                 raise ValueError("a Task carries its own session, budget and context")
-            return RunHandle(self, prompt)
+            return RunHandle(self, prompt, event_buffer_size=event_buffer_size)
         if not isinstance(prompt, str):
             raise TypeError(f"start_run takes text or a Task, not {type(prompt).__name__}")
-        return RunHandle(self, Task.create_infer(prompt=prompt, session_id=session_id, budget=budget, context=context))
+        task = Task.create_infer(prompt=prompt, session_id=session_id, budget=budget, context=context)
+        return RunHandle(self, task, event_buffer_size=event_buffer_size)
 
     async def cancel_task(self, task_id: str | TaskCancellationRequest, reason: str | None = None) -> Task:
         """Cancel a running task and return it. TaskNotFoundError unless it is running here."""

@@ -252,7 +252,10 @@ def _opened(data: Mapping[str, Any]) -> SQLiteDurableStore:
 
 
 def to_yaml_string(agent: Agent) -> str:
-    text: str = _yaml().safe_dump(to_dict(agent), sort_keys=False, allow_unicode=True)
+    data = to_dict(agent)
+    text: str = _yaml().safe_dump(data, sort_keys=False, allow_unicode=True)
+    if "\x85" in text:  # pyyaml writes this one character in a way that it reads as another
+        text = _yaml().safe_dump(data, sort_keys=False)
     return text
 
 

@@ -69,8 +69,9 @@ class Drive:
         stop = HEARTBEAT.watch(journal) if isinstance(journal, PointingJournal) else None
         try:
             await self.driver.drive()
-        except StoreUnavailableError:
-            if isinstance(journal, PointingJournal):
+        except (StoreUnavailableError, asyncio.CancelledError):
+            # Canceled while the store is away, too: what happened is kept whoever stops waiting for it.
+            if isinstance(journal, PointingJournal) and self.driver.log.buffer:
                 _keep(journal, self.driver.log.buffer)
             raise
         finally:

@@ -9,6 +9,7 @@ import asyncio
 import secrets
 import uuid
 from collections.abc import Iterable, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from ..drive.driver import Driver
@@ -66,7 +67,7 @@ class Execution:
         check_supported(self._agent, models)
         if self._agent.durability is None:
             return self._live(task, context, nodes, seen, token=token, sinks=sinks, streaming=streaming)
-        journal = await asyncio.to_thread(self.runs.open, context.run_id, create=True)
+        journal = await self._open(context.run_id, create=True)
         try:
             if journal.records:
                 return await self._known(journal, task)
@@ -79,10 +80,15 @@ class Execution:
         driver.log.begin(first, opening(run, first))
         return Drive(driver, journal, task, seen)
 
-    async def begin_live(self, task: Task, context: RunContext, ledger: Ledger, *, people: bool) -> Drive:
-        """A drive that is never stored, on a budget that is shared. Without ``people`` nobody is asked."""
-        nodes = tree(Node(self._agent, await make_models(self._agent), people=people))
-        return self._live(task, context, nodes, None, ledger=ledger)
+    async def begin_live(
+        self, task: Task, context: RunContext, ledger: Ledger, *, people: bool, above: Sequence[Any] = (), **how: Any
+    ) -> Drive:
+        """A drive that is never stored, on a budget that is shared. Without ``people`` nobody is asked.
+
+        ``above``: the policies of ancestors. The rest is the driver's: token, sinks, streaming.
+        """
+        nodes = tree(Node(self._agent, await make_models(self._agent), above=above, people=people))
+        return self._live(task, context, nodes, None, ledger=ledger, **how)
 
     async def resume(
         self,
@@ -94,7 +100,7 @@ class Execution:
         streaming: bool = False,
     ) -> Drive | Run:
         """A drive that goes on with a stored run; the run as it is stored, when there is nothing to go on with."""
-        journal = await asyncio.to_thread(self.runs.open, run_id)
+        journal = await self._open(run_id)
         try:
             models = await make_models(self._agent)
             nodes = tree(Node(self._agent, models))
@@ -115,6 +121,16 @@ class Execution:
         for fact in (f.Resumed(journal.epoch), *facts):
             driver.stage(fact)
         return Drive(driver, journal, task, seen)
+
+    async def _open(self, run_id: str, *, create: bool = False) -> PointingJournal:
+        """Own a run. A caller that is canceled meanwhile gives it back, or nobody could go on with it for a lease."""
+        claim = asyncio.get_running_loop().run_in_executor(None, partial(self.runs.open, run_id, create=create))
+        try:
+            return await asyncio.shield(claim)
+        except asyncio.CancelledError:
+            claim.add_done_callback(_give_back)
+            await asyncio.wait([claim])
+            raise
 
     # ------------------------------------------------------------------------------------------------ starting
 
@@ -206,6 +222,11 @@ class Execution:
         wanted = decide(run, self._agent.clock.now())
         goes_on = grants or any(not isinstance(command, Ask) for command in wanted)
         return grants if goes_on else None
+
+
+def _give_back(claim: asyncio.Future[PointingJournal]) -> None:
+    if not claim.cancelled() and claim.exception() is None:
+        claim.result().release_now()
 
 
 def _redacted(text: str) -> str:

@@ -3,136 +3,298 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
-from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from collections.abc import AsyncGenerator, AsyncIterator
+from contextlib import aclosing
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, Protocol
 
-from ..models import Task
-from ..runtime import RunContext, RunEvent, RunHandoff, RunReport, ToolEvidence
+from ..errors import TaskNotCancelableError, TaskNotFoundError
+from ..models import DEFAULT_REDACTION_POLICY, RedactionPolicy, Task
+from ..runtime import RunContext, RunEvent, RunReport, ToolEvidence
 from ..runtime.evidence import EvidenceTrail
+from .answers import AnswerEvent, AnswerTrail
+from .checks import checked_run_store, positive
 from .observing import save_report
+from .presentation import PresentationEvent, presented
+from .result import RunResult, result_of
+from .spawned import Spawned, SubagentHandle
+from .window import EventWindow, is_fragment
 
 if TYPE_CHECKING:
     from .agent import Agent
 
 
-@dataclass(frozen=True, slots=True)
-class RunResult:
-    """How one execution attempt ended.
 
-    ``status``: completed, failed, canceled or input-required. ``output`` only when completed. ``error``: ``{"code",
-    "message", ...}`` when failed, and for a run whose provider is down. ``handoff`` when a work slice ended.
-    ``report`` and ``tool_evidence`` cover this attempt.
-    """
 
-    status: str
-    task: Task | None
-    output: Any = None
-    error: dict[str, Any] | None = None
-    report: RunReport | None = None
-    tool_evidence: tuple[ToolEvidence, ...] = ()
-    handoff: RunHandoff | None = None
+class Admission(Protocol):
+    """A run's place in a queue, taken when its handle is made."""
+
+    @property
+    def waits(self) -> bool:
+        """Whether it has to wait at all."""
+
+    async def admitted(self) -> tuple[str, str] | None:
+        """Return when the run may begin; ``(code, message)`` when it may not. Canceling gives the place up."""
+
+    def leave(self) -> None:
+        """The run is over, or never began. Harmless again."""
 
 
 class RunHandle:
-    """Started by ``agent.start_run()``. Reading is optional and repeatable; the run goes on either way."""
+    """Started by ``agent.start_run()``, ``RunHandle.start()`` or a group. Reading is optional and repeatable.
 
-    def __init__(self, agent: Agent, task: Task) -> None:
+    ``store``: where the report goes, in place of the agent's run store. ``redaction_policy`` masks the names in
+    presentation events and the stored report. ``event_buffer_size``: how many of the latest events can be read again.
+    """
+
+    def __init__(
+        self,
+        agent: Agent,
+        task: Task,
+        *,
+        store: Any = None,
+        redaction_policy: RedactionPolicy | None = None,
+        event_buffer_size: int | None = None,
+        admission: Admission | None = None,
+    ) -> None:
         self.target = agent
         self.task = task
+        self.client: Any = None
+        self.store = checked_run_store(store) if store is not None else agent.run_store
+        self.redaction_policy = redaction_policy
+        self.event_buffer_size = positive("event_buffer_size", event_buffer_size)
+        loop = asyncio.get_running_loop()
         self.context = RunContext.ensure_task_context(task, agent_name=agent.name)
-        self._events: list[RunEvent] = []
-        self._changed = asyncio.Event()
-        self._ended = False
+        self._window = EventWindow(self.event_buffer_size)
+        self._admission = admission
+        self._spawned = Spawned(agent, self.context, self._add)
+        self._at_work = asyncio.Event()
         self._report: RunReport | None = None
         self._begun = False
+        self._admitted = False
         self._reason: str | None = None
-        self._running = asyncio.get_running_loop().create_task(self._run())
+        self._running = loop.create_task(self._run())
+
+    @classmethod
+    def start(
+        cls,
+        agent_or_url: Agent | str,
+        task: Task,
+        *,
+        client: Any = None,
+        store: Any = None,
+        redaction_policy: RedactionPolicy | None = None,
+        event_buffer_size: int | None = None,
+    ) -> RunHandle:
+        """Start a task on an agent in the running loop.
+
+        ValueError for an address without a client; NotImplementedError with one, as this version has no transports.
+        """
+        if isinstance(agent_or_url, str):
+            if client is None:
+                raise ValueError(f"'{agent_or_url}' is an address: give an AgentClient with client=, or an Agent")
+            raise NotImplementedError("runs at other addresses are not available yet; give an Agent of this process")
+        if not isinstance(task, Task):
+            raise TypeError(f"RunHandle.start takes a Task, not {type(task).__name__}")
+        found = cls(
+            agent_or_url,
+            task,
+            store=store,
+            redaction_policy=redaction_policy,
+            event_buffer_size=event_buffer_size,
+        )
+        found.client = client
+        return found
+
+    @property
+    def done(self) -> bool:
+        """Whether the attempt has ended."""
+        return self._running.done()
+
+    @property
+    def queued(self) -> bool:
+        """Whether the run waits for a place in its group."""
+        return self._admission is not None and self._admission.waits
 
     async def result(self) -> RunResult:
         """Wait for the end of this attempt. Canceling the waiter leaves the run alone."""
         return await asyncio.shield(self._running)
 
-    async def events(self, after: int = 0) -> AsyncIterator[RunEvent]:
-        """History first, then what comes, each once; numbered 1, 2, 3, ... Any number of readers."""
-        position = max(0, after)
-        while True:
-            while position < len(self._events):
-                position += 1
-                yield self._events[position - 1]
-            if self._ended:
-                return
-            await self._changed.wait()
+    # ------------------------------------------------------------------------------------------------ reading
+
+    def events(self, after: int | None = None) -> AsyncGenerator[RunEvent, None]:
+        """History first, then what comes, each once; numbered 1, 2, 3, ... Any number of readers.
+
+        ``after`` N goes on behind event N. StreamGapError when the next event has left the replay window; without
+        ``after`` a reader begins with the oldest that is there.
+        """
+        return self._window.read(after)
+
+    async def presentation_events(self, after: int | None = None) -> AsyncIterator[PresentationEvent]:
+        """What may be shown to anybody. ``after`` takes the number of any event of this run."""
+        policy = self.redaction_policy or DEFAULT_REDACTION_POLICY
+        async with aclosing(self.events(after)) as events:
+            async for event in events:
+                found = presented(event, lambda name: str(policy.redact(name)))
+                if found is not None:
+                    yield found
+
+    async def answer_events(self) -> AsyncIterator[AnswerEvent]:
+        """The root agent's answer while it is written; the last one is the answer or says that there is none."""
+        trail = AnswerTrail(self.context.run_id, self._native())
+        last: RunEvent | None = None
+        async with aclosing(self.events()) as events:
+            async for last in events:
+                for answer in trail.add(last):
+                    yield answer
+        assert last is not None, "a run always has a last event"
+        yield trail.end(self.task, last)
+
+    async def chunks(self) -> AsyncIterator[str]:
+        """The raw text of the root agent's model, piece by piece. A JSON model writes JSON actions."""
+        async with aclosing(self.events()) as events:
+            async for event in events:
+                if is_fragment(event) and event.run_id == self.context.run_id:
+                    yield str(event.payload.get("content") or "")
 
     async def tool_evidence(self) -> AsyncIterator[ToolEvidence]:
         """How the tool calls end, one by one; those that have ended already come first. Any number of readers."""
         trail = EvidenceTrail()
-        async for event in self.events():
-            evidence = trail.add(event)
-            if evidence is not None:
-                yield evidence
+        async with aclosing(self.events()) as events:
+            async for event in events:
+                evidence = trail.add(event)
+                if evidence is not None:
+                    yield evidence
 
     @property
     def report(self) -> RunReport:
-        """The report of what has happened so far; after the end that of the result."""
+        """The report of what has happened so far; after the end that of the result.
+
+        With an ``event_buffer_size`` it leaves out the text fragments that have left the window.
+        """
         if self._report is not None:
             return self._report
-        return RunReport.from_events(self._events, context=RunContext.from_task(self.task))
+        return RunReport.from_events(self._window.kept(), context=RunContext.from_task(self.task))
+
+    # ------------------------------------------------------------------------------------------------ steering
 
     async def cancel(self, reason: str = "Application requested cancellation") -> None:
-        """Cancel the run. Harmless after its end, and again."""
+        """Cancel the run and wait until it has ended. Harmless after its end, and again."""
         if self._running.done():
             return
-        if self.task.id in self.target.active_task_ids:
-            await self.target.cancel_task(self.task.id, reason)
+        if self._admitted and self.task.id in self.target.active_task_ids:
+            try:
+                await self.target.cancel_task(self.task.id, reason)
+            except (TaskNotFoundError, TaskNotCancelableError):
+                pass  # it has ended meanwhile
             return
-        self._reason = reason
+        self._reason = self._reason or reason
         if self._begun:
             self._running.cancel()
         await asyncio.wait([self._running])
 
+    async def spawn(self, agent_name: str, prompt: str) -> SubagentHandle:
+        """Start a subagent beside the run, on the run's budget and under its policy. The run's end cancels it.
+
+        RuntimeError when the run is not at work or is durable, ValueError for an unknown subagent, SubagentLimitError.
+        """
+        if self.target.durability is not None:
+            raise RuntimeError("a durable run spawns nothing: its children have to delegate, so that they can resume")
+        await self._at_work.wait()
+        active = self.target._active.get(self.task.id)
+        if self._running.done() or active is None or active.driver is None:
+            raise RuntimeError("the run is not at work, so nothing can be spawned beside it")
+        return await self._spawned.start(agent_name, prompt, active.driver)
+
+    # ------------------------------------------------------------------------------------------------ inside
+
     async def _run(self) -> RunResult:
         try:
             found = await self._outcome()
+            await self._spawned.close()
+            self._finish(found)
             self._report = report = self.report
-            save_report(self.target, report)
+            save_report(self.target, self._stored(report), self.store)
             return replace(found, report=report, tool_evidence=report.tool_evidence)
         finally:
-            self._ended = True
-            self._tell()
+            if self._admission is not None:
+                self._admission.leave()
+            self._window.end()
+            self._at_work.set()
 
     async def _outcome(self) -> RunResult:
         self._begun = True
         try:
             if self._reason is not None:
                 raise asyncio.CancelledError
+            refused = await self._wait_for_admission()
+            if refused is not None:
+                return refused
+            self._admitted = True
             async for event in self.target.handle_task_streaming(self.task):
-                found = RunEvent.from_task_event(event, context=self.context, sequence=len(self._events) + 1)
-                self._events.append(found)
-                self._tell()
-            return _result(self.task)
+                found = RunEvent.from_task_event(event, context=self.context)
+                if _ends(found, self.task.id):
+                    await self._spawned.close()  # what the children still tell comes before the end
+                self._add(found)
+                self._at_work.set()
+            return result_of(self.task)
         except asyncio.CancelledError:
             if self.task.state.value in ("submitted", "working"):  # canceled before the agent took it over
                 self.task.cancel(self._reason)
                 RunContext.from_task(self.task).cancel(self._reason).attach_to_task(self.task)
-            return _result(self.task)
+            return result_of(self.task)
         except Exception as error:  # refused before it began; the handle tells it instead of raising
             return RunResult("failed", self.task, error={"code": type(error).__name__, "message": str(error)})
 
-    def _tell(self) -> None:
-        self._changed.set()
-        self._changed = asyncio.Event()
+    async def _wait_for_admission(self) -> RunResult | None:
+        """None when the run may begin. One that may not has failed without having executed anything."""
+        if self._admission is None:
+            return None
+        waits = self._admission.waits
+        if waits:
+            self._activity("run.queued", "info", "Waiting for a free place")
+        refused = await self._admission.admitted()
+        if refused is None:
+            if waits:
+                self._activity("run.admitted", "info", "Admitted")
+            return None
+        code, message = refused
+        self._activity("run.rejected", "error", message, code=code)
+        self.task.fail(message)
+        return RunResult("failed", self.task, error={"code": code, "message": message})
+
+    def _finish(self, found: RunResult) -> None:
+        """Every run ends with a final status, one that never began too."""
+        newest = self._window.newest()
+        if newest is not None and _ends(newest, self.task.id):
+            return
+        summary = f"Task finished with state {found.status}"
+        self._activity("task.status", "info", summary, final=True, new_state=found.status, error=found.error)
+
+    def _activity(self, type: str, severity: str, summary: str, *, final: bool = False, **payload: Any) -> None:
+        event = RunEvent(
+            type=type,
+            run_id=self.context.run_id,
+            task_id=self.task.id,
+            agent_name=self.target.name,
+            severity=severity,
+            summary=summary,
+            payload={"final": final, **payload},
+            final=final,
+        )
+        self._add(event)
+
+    def _add(self, event: RunEvent) -> None:
+        event.sequence = self._window.last + 1
+        self._window.add(event)
+
+    def _stored(self, report: RunReport) -> RunReport:
+        return report if self.redaction_policy is None else report.redacted(self.redaction_policy)
+
+    def _native(self) -> bool | None:
+        llm = self.target.llm
+        return None if llm is None else llm.resolve_tool_calling() == "native"
 
 
-def _result(task: Task) -> RunResult:
-    status = task.state.value
-    blockers = task.metadata.get("blockers", [])
-    error: dict[str, Any] | None = None
-    if status == "failed":
-        last = blockers[-1] if blockers else {"code": "task_failed"}
-        error = {**last, "message": task.metadata.get("error") or "the task failed", "blockers": blockers}
-    waiting = task.metadata.get("interruption") or {}
-    if status == "input-required" and waiting.get("kind") == "retry":
-        error = {"code": waiting["request"]["code"], "message": waiting["request"]["message"]}
-    output = task.get_output() if status == "completed" else None
-    return RunResult(status, task, output, error, handoff=RunHandoff.from_task(task))
+def _ends(event: RunEvent, task_id: str) -> bool:
+    return event.final and event.type == "task.status" and event.task_id == task_id

@@ -69,9 +69,9 @@ def traced(agent: Agent, task: Task, context: RunContext) -> None:
         context.attach_to_task(task)
 
 
-def save_report(agent: Any, report: RunReport) -> None:
-    """Store the report of a finished attempt, where the agent has a run store that takes reports."""
-    save = getattr(getattr(agent, "run_store", None), "save_report", None)
+def save_report(agent: Any, report: RunReport, store: Any) -> None:
+    """Store the report of a finished attempt, where there is a run store that takes reports."""
+    save = getattr(store, "save_report", None)
     if save is None:
         return
     try:

@@ -54,7 +54,7 @@ def _decided(driver: Driver, action: Action, decision: Any) -> Outcome:
 
 
 def _unjudged(driver: Driver, action: Action, error: Exception) -> Outcome:
-    message = driver.redact(str(error) or type(error).__name__)
+    message = driver.told(error)
     return one(f.PreparationFailed(action.id, type(error).__name__, message), error)
 
 

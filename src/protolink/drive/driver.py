@@ -24,13 +24,14 @@ from ..engine.state import Action, Frame, Run
 from ..errors import StoreUnavailableError
 from ..models import Task
 from ..models.ids import iso_from_seconds as stamp
+from ..models.json import encode
 from ..runtime import CancellationToken, RunContext, RunEvent
 from .authorize import ask, authorize
 from .clock import SystemClock
 from .limit import Limit
 from .log import Log, Sink
 from .model_call import call_model, compose
-from .outcome import Outcome, given_up, never_began, subject
+from .outcome import Outcome, Performed, broken, given_up, never_began, printable, subject
 from .ports import AgentPort, Clock, Journal
 from .tool_call import invoke, prepare
 
@@ -110,13 +111,23 @@ class Driver:
     def redact(self, text: str) -> str:
         return self._redact(text) if self._redact else text
 
+    def told(self, error: BaseException) -> str:
+        """The text of a foreign error as it may be stored: redacted and printable; its type's name when it has none."""
+        try:
+            text = str(error)
+        except Exception:  # the error's own text is broken; its type still says something
+            text = ""
+        return self.redact(printable(text) or type(error).__name__)
+
     def delta(self, frame: Frame, text: str) -> None:
         """Show a fragment of a model's text; it waits for what is shown before it."""
         if not self.log.fragment(frame, text):
             self._notify()
 
     def emitted(self, frame: Frame, action: Action, type: str, payload: dict[str, Any]) -> RunEvent:
-        """A running tool tells something; it is a fact like any other."""
+        """A running tool tells something; it is a fact like any other. TypeError for what cannot be stored."""
+        if self.run.durable:
+            encode([type, payload])
         if self.run.actions[action.id].state == "executing":
             self.stage(f.Emitted(action.id, type, payload))
         scope = self.run.scope(frame)
@@ -217,14 +228,17 @@ class Driver:
 
     def _read(self, command: Command) -> bool:
         """Start what needs nothing stored before it. True when it answered at once."""
-        if isinstance(command, Ask):
-            return self._ask(command)
-        if isinstance(command, Compose):
-            performed: Any = compose(self, command)
-        elif isinstance(command, Prepare):
-            performed = prepare(self, command)
-        else:
-            performed = authorize(self, command)  # type: ignore[arg-type]
+        try:
+            if isinstance(command, Ask):
+                return self._ask(command)
+            if isinstance(command, Compose):
+                performed: Any = compose(self, command)
+            elif isinstance(command, Prepare):
+                performed = prepare(self, command)
+            else:
+                performed = authorize(self, command)  # type: ignore[arg-type]
+        except BaseException as error:  # the application's, signals included; see broken
+            performed = self._broken(command, error)
         return self._begin(command, performed)
 
     def _ask(self, command: Ask) -> bool:
@@ -265,22 +279,43 @@ class Driver:
             elif isinstance(command, CallModel):
                 self._run_task(command, call_model(self, command))
             elif isinstance(command, Invoke):
-                answered = self._begin(command, invoke(self, command)) or answered
+                answered = self._begin(command, self._invoked(command)) or answered
         return answered
 
+    def _invoked(self, command: Invoke) -> Performed:
+        try:
+            return invoke(self, command)
+        except BaseException as error:  # the application's result, while it was made JSON; see broken
+            return self._broken(command, error)
+
     def _run_task(self, command: Command, work: Coroutine[Any, Any, Outcome]) -> None:
-        task = asyncio.get_running_loop().create_task(work)
+        task = asyncio.get_running_loop().create_task(self._answer(command, work))
         self._running[command] = task
-        task.add_done_callback(lambda task: self._finished(command, task))
+        task.add_done_callback(lambda task: self._finished(command, task, work))
         if self.token.is_cancelled:
             task.cancel()
 
-    def _finished(self, command: Command, task: asyncio.Task[Outcome]) -> None:
+    async def _answer(self, command: Command, work: Coroutine[Any, Any, Outcome]) -> Outcome:
+        """As an exception, a signal that foreign code raised would end the loop of everybody; it ends this drive."""
+        try:
+            return await work
+        except asyncio.CancelledError:
+            raise
+        except BaseException as error:  # the application's, signals included; see broken
+            return self._broken(command, error)
+
+    def _broken(self, command: Command, error: BaseException) -> Outcome:
+        return broken(self.run, command, error, self.told(error))
+
+    def _finished(self, command: Command, task: asyncio.Task[Outcome], work: Coroutine[Any, Any, Outcome]) -> None:
+        work.close()  # only a task that was canceled before its first step has not used it up
         if self._running.get(command) is not task:
             return
         del self._running[command]
         # A task that was canceled before its first step never ran, its own handlers neither: nothing has begun.
         outcome = never_began(command) if task.cancelled() else task.result()
+        if not outcome.facts and not (self.token.is_cancelled or self._unwanted(command)):
+            outcome = self._broken(command, asyncio.CancelledError("canceled, and not by this run"))
         self._inbox.append((command, outcome))
         self._notify()
 

@@ -39,16 +39,18 @@ async def call_model(driver: Driver, command: CallModel) -> Outcome:
     """One attempt at the provider, bounded by what is left of the runtime budget."""
     frame = driver.run.frames[command.frame]
     deadline = driver.run.ledger.deadline(driver.clock.now())
+    spoken: list[str] = []
     try:
         async with driver.limit(deadline) as limit:
-            reply = await _model(driver, frame).reply(frame.history, _emitter(driver, frame))
+            reply = await _model(driver, frame).reply(frame.history, _emitter(driver, frame, spoken))
     except Misspoken as error:
         return one(_misspoke(frame, error), error)
     except asyncio.CancelledError:
-        return one(f.ModelFailed(frame.id, "canceled", "the call was canceled"))
+        return one(f.ModelFailed(frame.id, "canceled", "the call was canceled", partial="".join(spoken)))
     except TimeoutError as error:
         if limit.expired:
-            return one(f.ModelFailed(frame.id, "budget", "the runtime budget is used up", transient=True), error)
+            text = "the runtime budget is used up"
+            return one(f.ModelFailed(frame.id, "budget", text, transient=True, partial="".join(spoken)), error)
         return one(_failed(driver, frame, error), error)
     except Exception as error:  # the provider's; it becomes a fact, and a fault of the run if it stays
         return one(_failed(driver, frame, error), error)
@@ -61,10 +63,15 @@ def _model(driver: Driver, frame: Frame) -> ModelPort:
     return model
 
 
-def _emitter(driver: Driver, frame: Frame) -> Callable[[str], None] | None:
+def _emitter(driver: Driver, frame: Frame, spoken: list[str]) -> Callable[[str], None] | None:
     if not driver.streaming:
         return None
-    return lambda text: driver.delta(frame, text)
+
+    def emit(text: str) -> None:
+        spoken.append(text)
+        driver.delta(frame, text)
+
+    return emit
 
 
 def _replied(frame: Frame, reply: Reply, streaming: bool) -> f.ModelReplied:
@@ -110,7 +117,7 @@ def _failed(driver: Driver, frame: Frame, error: Exception) -> f.ModelFailed:
     retry_at = None
     if transient and again < TRANSIENT_ATTEMPTS:
         retry_at = driver.clock.now() + _wait(error, again)
-    message = driver.redact(str(error) or type(error).__name__)
+    message = driver.told(error)
     return f.ModelFailed(frame.id, type(error).__name__, message, transient, retry_at)
 
 

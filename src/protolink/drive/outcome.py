@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from asyncio import CancelledError
 from collections.abc import Coroutine
 from typing import Any
 
 from ..engine import facts as f
-from ..engine.commands import CallModel, Command, Invoke
+from ..engine.commands import Ask, Authorize, CallModel, Command, Compose, Invoke, Prepare
 from ..engine.facts import Fact
 from ..engine.state import Run
 from ..models.value import value
@@ -44,6 +45,39 @@ def never_began(command: Command) -> Outcome:
             return Outcome((f.ModelFailed(command.frame, "canceled", "canceled before it began"),))
         case _:
             return Outcome()
+
+
+def broken(run: Run, command: Command, error: BaseException, message: str) -> Outcome:
+    """What became of a command whose performer raised, or was canceled by nobody who may.
+
+    It must not stay without an answer: it would be wanted again for ever. A signal also ends the drive.
+    """
+    facts: tuple[Fact, ...] = ()
+    code = type(error).__name__
+    match command:
+        case Invoke(action=key) if run.durable and not run.actions[key].read_only:
+            facts = (f.EffectUnknown(key, code, message),)
+        case Invoke(action=key):
+            facts = (f.ToolFailed(key, code, message),)
+        case CallModel() | Compose():
+            facts = (f.ModelFailed(command.frame, code, message),)
+        case Prepare() | Authorize():
+            facts = (f.PreparationFailed(command.action, code, message),)
+        case Ask() if (request := run.requests.get(command.request)) is not None and request.action is not None:
+            facts = (f.PreparationFailed(request.action, code, message),)
+    interrupt = None if isinstance(error, (Exception, CancelledError)) else error
+    return Outcome(facts, error, interrupt)
+
+
+def printable(value: Any) -> Any:
+    """Text, or JSON with text in it, without the lone surrogates that no UTF-8 can hold, as file names bring them."""
+    if isinstance(value, str):
+        return value.encode("utf-8", "backslashreplace").decode()
+    if isinstance(value, dict):
+        return {printable(key): printable(item) for key, item in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [printable(item) for item in value]
+    return value
 
 
 def given_up(run: Run, command: Command) -> Outcome:

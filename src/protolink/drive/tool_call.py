@@ -22,7 +22,7 @@ from ..runtime import ActionAuthorization, ApprovalDecision, ApprovalRequest, Ru
 from .delegate import prepare_delegation
 from .execution import ToolExecution
 from .identity import duplicate, identified, is_repeat, repeat_key
-from .outcome import Outcome, Performed, one
+from .outcome import Outcome, Performed, one, printable
 from .ports import InvalidArguments, QuestionTool, ToolPort
 
 if TYPE_CHECKING:
@@ -72,12 +72,21 @@ async def _prepare_later(
 
 def _unprepared(driver: Driver, action: Action, error: Exception) -> Outcome:
     if isinstance(error, ToolRejectedError):
-        refused = f.Refused(action.id, error.code, error.message, True, "preparation", error.details, error.suggestion)
+        code, message, details, suggestion = _rejection(error)
+        refused = f.Refused(action.id, code, message, True, "preparation", details, suggestion)
         return one(refused, error)
     if isinstance(error, InvalidArguments):
-        return one(f.Refused(action.id, error.code, str(error)), error)
-    message = driver.redact(str(error) or type(error).__name__)
-    return one(f.PreparationFailed(action.id, type(error).__name__, message), error)
+        return one(f.Refused(action.id, error.code, printable(str(error))), error)
+    return one(f.PreparationFailed(action.id, type(error).__name__, driver.told(error)), error)
+
+
+def _rejection(error: ToolRejectedError) -> tuple[str, str, dict[str, Any] | None, str | None]:
+    return (
+        printable(error.code),
+        printable(error.message),
+        printable(error.details),
+        printable(error.suggestion),
+    )
 
 
 def _prepared(driver: Driver, frame: Frame, action: Action, tool: Any, made: RunAction, key: str) -> Outcome:
@@ -196,8 +205,9 @@ def returned(driver: Driver, action: Action, result: Any) -> Outcome:
     try:
         stored = plain(result)
         size = len(encode(stored))
-    except TypeError as error:
-        return one(f.EffectUnknown(action.id, "result_not_json", f"the result cannot be stored: {error}"), error)
+    except Exception as error:  # the result's own to_dict() may raise anything
+        text = f"the result cannot be stored: {driver.told(error)}"
+        return one(f.EffectUnknown(action.id, "result_not_json", text), error)
     if size > driver.max_result_bytes:
         text = f"the result of '{action.call.tool}' has {size} bytes; at most {driver.max_result_bytes} are stored"
         return one(f.EffectUnknown(action.id, "result_too_large", text))
@@ -205,11 +215,11 @@ def returned(driver: Driver, action: Action, result: Any) -> Outcome:
 
 
 def _raised(driver: Driver, action: Action, tool: ToolPort, error: BaseException) -> Outcome:
-    key, message = action.id, driver.redact(str(error) or type(error).__name__)
+    key, message = action.id, driver.told(error)
     if isinstance(error, ToolRejectedError):
-        return one(f.ToolRejected(key, error.code, error.message, error.details, error.suggestion), error)
+        return one(f.ToolRejected(key, *_rejection(error)), error)
     if isinstance(error, ToolFailedError):
-        return one(f.ToolFailed(key, error.code, message), error)
+        return one(f.ToolFailed(key, printable(error.code), message), error)
     code = "canceled" if isinstance(error, asyncio.CancelledError) else type(error).__name__
     harmless = not driver.run.durable or tool.read_only or (tool.idempotent and isinstance(error, Exception))
     fact = f.ToolFailed(key, code, message) if harmless else f.EffectUnknown(key, code, message)

@@ -194,7 +194,8 @@ class ModelMisspoke:
 class ModelFailed:
     """An attempt failed. ``retry_at``: when the next attempt may start (Unix seconds), for transient failures.
 
-    ``code`` is ``canceled`` or ``budget`` when the attempt was cut by us.
+    ``code`` is ``canceled`` or ``budget`` when the attempt was cut by us; ``partial`` is the text that had come until
+    then in fragments. It is a record only: the conversation goes on without it.
     """
 
     firm: ClassVar[bool] = False
@@ -203,6 +204,7 @@ class ModelFailed:
     message: str
     transient: bool = False
     retry_at: float | None = None
+    partial: str = ""
 
 
 @value

@@ -36,9 +36,16 @@ def observation(frame: Frame, action: Action) -> str:
         content = {"type": "tool_result", "tool": action.call.tool, "result": result}
     try:
         return dumps(content)
-    except TypeError:
+    except Exception:
         # A live tool may return what has no JSON form; its text is the best the model can be shown.
-        return dumps({**content, "result": repr(result)})
+        return dumps({**content, "result": _text(result)})
+
+
+def _text(result: Any) -> str:
+    try:
+        return repr(result).encode("utf-8", "backslashreplace").decode()
+    except Exception:  # the object's own; it may also be nested too deeply
+        return f"<{type(result).__name__}>"
 
 
 def correction(frame: Frame, action: Action) -> dict[str, Any]:
