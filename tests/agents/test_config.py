@@ -729,7 +729,6 @@ async def test_its_handler_answers_every_way_of_asking() -> None:
 
 
 @pytest.mark.claim("DEL-005")
-# FAILS: an owned child is a frame of its parent's run, which knows nothing of the child's own handle_task
 async def test_a_child_that_handles_tasks_itself_is_asked_by_its_own_handler() -> None:
     child = Handling(name="child", llm=MockLLM(default_response="the model's"))
     parent = Agent(name="parent", subagents=[child], tools=[])

@@ -27,9 +27,30 @@ from .pointing import PointingJournal
 _kept: dict[tuple[str | int, str], tuple[Any, list[Record]]] = {}
 
 
-def _place(journal: PointingJournal) -> tuple[str | int, str]:
-    path = getattr(journal.store, "path", None)
-    return (id(journal.store) if path is None else os.path.abspath(path)), journal.run_id
+#: Runs that could not be given up, since the store was away then. Nobody drives them; opening one gives it up first.
+_left: dict[tuple[str | int, str], PointingJournal] = {}
+
+
+def _place(store: Any, run_id: str) -> tuple[str | int, str]:
+    path = getattr(store, "path", None)
+    return (id(store) if path is None else os.path.abspath(path)), run_id
+
+
+async def give_up(journal: PointingJournal | KeepNothing) -> None:
+    """Give up ownership. A store that is away now must not change how a drive ends: then it is done later."""
+    try:
+        await journal.release()
+    except StoreUnavailableError:
+        assert isinstance(journal, PointingJournal)
+        _left[_place(journal.store, journal.run_id)] = journal
+
+
+def give_up_left(store: Any, run_id: str) -> None:
+    """Give up what an earlier drive of this process could not; blocking. StoreUnavailableError when it still cannot."""
+    left = _left.get(_place(store, run_id))
+    if left is not None:
+        left.release_now()
+        _left.pop(_place(store, run_id), None)
 
 
 def _keep(journal: PointingJournal, records: Sequence[Record]) -> None:
@@ -37,16 +58,17 @@ def _keep(journal: PointingJournal, records: Sequence[Record]) -> None:
     happened = [record for record in records if not isinstance(record.fact, (f.ToolStarted, f.ModelStarted))]
     first = happened[0].n if happened else 0
     numbered = [Record(first + index, record.seq, record.at, record.fact) for index, record in enumerate(happened)]
-    _kept[_place(journal)] = journal.store, numbered
+    _kept[_place(journal.store, journal.run_id)] = journal.store, numbered
 
 
 def store_kept(journal: PointingJournal) -> None:
     """Store what an earlier drive could not; blocking. Nothing when another owner went on with the run meanwhile."""
-    _, kept = _kept.get(_place(journal), (None, []))
+    place = _place(journal.store, journal.run_id)
+    _, kept = _kept.get(place, (None, []))
     if kept and journal.records and journal.records[-1].n + 1 == kept[0].n:
         journal.append_now(kept, status(fold([*journal.records, *kept])))
         journal.records.extend(kept)
-    _kept.pop(_place(journal), None)
+    _kept.pop(place, None)
 
 
 @dataclass
@@ -77,7 +99,7 @@ class Drive:
         finally:
             if stop is not None:
                 stop()
-            await journal.release()
+            await give_up(journal)
             self.done.set()
             if self.observation is not None:
                 await self.observation.close()

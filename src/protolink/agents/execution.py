@@ -27,7 +27,7 @@ from ..engine.state import Run
 from ..errors import CheckpointMismatchError, DurableExecutionError
 from ..models import DEFAULT_REDACTION_POLICY, Task
 from ..runtime import CancellationToken, RunContext
-from .drive import Drive
+from .drive import Drive, give_up
 from .factories import make_models
 from .fingerprint import check, configuration
 from .node import Node, tree
@@ -73,7 +73,7 @@ class Execution:
                 return await self._known(journal, task)
             first = self._first(task, context, nodes, configuration(self._agent, models))
         except BaseException:
-            await journal.release()
+            await give_up(journal)
             raise
         run = start(first)
         driver = self._driver(run, journal, nodes, context, task, token=token, sinks=sinks, streaming=streaming)
@@ -109,10 +109,10 @@ class Execution:
             check(run_id, run.configuration, configuration(self._agent, models))
             facts = self._next_facts(run, response, rerun)
             if facts is None:
-                await journal.release()
+                await give_up(journal)
                 return run
         except BaseException:
-            await journal.release()
+            await give_up(journal)
             raise
         task = Task.from_dict(run.task.to_dict())
         context = RunContext.from_dict(run.root.context)
@@ -198,7 +198,7 @@ class Execution:
         run = self.runs.read(journal)
         if run.task.id != task.id:
             raise CheckpointMismatchError(f"Run '{run.id}' is stored for task '{run.task.id}', not for '{task.id}'")
-        await journal.release()
+        await give_up(journal)
         return run
 
     # ------------------------------------------------------------------------------------------------ going on

@@ -10,6 +10,7 @@ from ..engine.facts import Proposal, Spec
 from ..llms import LLM
 from ..llms.port import LLMPort
 from .factories import Models
+from .own_handlers import OwnHandlers
 from .policies import PolicyChain
 
 if TYPE_CHECKING:
@@ -28,7 +29,9 @@ class Node:
         self._roster = agent.roster
         policies = (*above, agent.policy)
         self.policy = PolicyChain(policies)
-        self.peers: ToolPort | None = None
+        own = {name: child for name, child in agent.roster.children.items() if child.handles_itself}
+        self.handles_itself = agent.handles_itself
+        self.peers: ToolPort | None = OwnHandlers(own) if own else None
         self.approver: Approver | None = agent.approval_handler if people else None
         llm = models[path]
         self.model: ModelPort | None = _port(agent, llm) if llm is not None else None

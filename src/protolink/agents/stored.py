@@ -17,7 +17,7 @@ from ..errors import DurableExecutionError
 from ..journal.adapter import open_journal, stored_records
 from ..models.json import plain
 from ..runtime import RunContext, RunEvent
-from .drive import store_kept
+from .drive import give_up_left, store_kept
 from .factories import make_models_now
 from .fingerprint import check, configuration
 from .pointing import PointingJournal
@@ -42,6 +42,7 @@ class StoredRuns:
     def open(self, run_id: str, *, create: bool = False) -> PointingJournal:
         """Own a run. The caller releases it."""
         check_id(run_id)
+        give_up_left(self.store, run_id)
         journal = PointingJournal(open_journal(self.store, run_id, self._agent.name, create=create), self.store)
         try:
             store_kept(journal)

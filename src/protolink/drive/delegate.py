@@ -37,6 +37,8 @@ def prepare_delegation(
     if is_repeat(frame, action, key):
         return one(duplicate(action))
     made = RunAction(kind="agent.call", name=child.name, payload=body, capabilities=DELEGATE)
+    if child.handles_itself:
+        return one(f.Prepared(action.id, identified(made, action), "peer", None, key))
     opens = action.opens or _opens(driver, frame, action, child, body)
     return one(f.Prepared(action.id, identified(made, action), "child", opens, key))
 

@@ -169,6 +169,10 @@ class AgentPort(Protocol):
         """What a model may call, to tell it when it calls something else."""
 
     @property
+    def handles_itself(self) -> bool:
+        """The agent has a handler of its own for its tasks; the caller's ``peers`` carry out delegations to it."""
+
+    @property
     def peers(self) -> ToolPort | None:
         """Who carries out a delegation to an agent that is no child; None when there is nobody."""
 

@@ -71,6 +71,7 @@ class Loop:
 
     name = "llm"
     path = ""
+    handles_itself = False
     children: Mapping[str, Any] = {}
 
     def __init__(
