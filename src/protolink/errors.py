@@ -60,8 +60,7 @@ class TaskExecutionError(ProtolinkError):
 
 
 class BudgetExceededError(ProtolinkError):
-    """A limit of the run's budget refuses the next piece of work. ``decision`` names limit, observed value and usage.
-    """
+    """A limit of the run's budget refuses the next piece of work. ``decision`` names limit, observed value and usage."""
 
     def __init__(self, decision: BudgetDecision) -> None:
         self.decision = decision

@@ -237,9 +237,7 @@ async def test_question_that_expires_is_a_denial() -> None:
         return True
 
     def build(arguments: dict[str, Any], context: RunContext) -> RunAction:
-        return RunAction(
-            kind="tool.call", name="act", payload={"arguments": arguments}, metadata={"expires_in": 30}
-        )
+        return RunAction(kind="tool.call", name="act", payload={"arguments": arguments}, metadata={"expires_in": 30})
 
     ran: list[str] = []
     tool = Tool.from_callable(lambda: ran.append("x"), name="act", capabilities=["act"], action_builder=build)

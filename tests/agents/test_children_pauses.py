@@ -101,9 +101,7 @@ def siblings(ran: list[Any], parallel: bool, *, count: int = 2) -> Agent:
         return f"acted {n}"
 
     tool = Tool.from_callable(act, capabilities=["act"])
-    kids = [
-        agent(call("act", n=n), f"kid {n} done", name=f"kid{n}", tools=[tool], policy=ASKING) for n in range(count)
-    ]
+    kids = [agent(call("act", n=n), f"kid {n} done", name=f"kid{n}", tools=[tool], policy=ASKING) for n in range(count)]
     return agent(
         turn(*[("agent_call", {"agent": kid.name, "action": "infer", "prompt": "go"}) for kid in kids]),
         "root done",

@@ -30,9 +30,7 @@ ASKING = CapabilityPolicy({"act": "ask"})
 class Acting:
     def __init__(self, **options: Any) -> None:
         self.ran: list[int] = []
-        self.agent = Agent(
-            name="a", tools=[Tool.from_callable(self.act, capabilities=["act"])], verbosity=0, **options
-        )
+        self.agent = Agent(name="a", tools=[Tool.from_callable(self.act, capabilities=["act"])], verbosity=0, **options)
 
     def act(self, n: int = 0) -> int:
         """Act."""

@@ -205,9 +205,7 @@ async def test_each_loop_has_an_allowance_of_its_own() -> None:
 @pytest.mark.claim("REJ-029")
 async def test_denial_is_no_correction() -> None:
     selection = Selection()
-    found = agent(
-        choose("lint"), "never", tools=[selection.tool], policy=CapabilityPolicy({"plan.select": "deny"})
-    )
+    found = agent(choose("lint"), "never", tools=[selection.tool], policy=CapabilityPolicy({"plan.select": "deny"}))
     error = await outcome(found, infer())
     assert isinstance(error, ActionDeniedError)
     assert played(found.llm) == 1

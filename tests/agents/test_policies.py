@@ -141,9 +141,7 @@ async def test_policy_of_every_ancestor_binds_the_child(depth: int) -> None:
 async def test_child_cannot_allow_what_its_parent_denies_nor_the_other_way_round() -> None:
     for parent, child in (("deny", "allow"), ("allow", "deny")):
         acting = Acting()
-        kid = agent(
-            call("act"), name="kid", tools=[acting.tool()], policy=CapabilityPolicy({"records.write": child})
-        )
+        kid = agent(call("act"), name="kid", tools=[acting.tool()], policy=CapabilityPolicy({"records.write": child}))
         found = agent(delegate("kid"), subagents=[kid], policy=CapabilityPolicy({"records.write": parent}))
         assert isinstance(await outcome(found, infer()), ActionDeniedError)
         assert acting.ran == []
@@ -183,9 +181,7 @@ async def test_permissions_of_the_context_reach_the_children() -> None:
 )
 async def test_stricter_of_policy_and_permissions_counts(configured: str, permitted: str, runs: bool) -> None:
     acting = Acting()
-    found = agent(
-        call("act"), "done", tools=[acting.tool()], policy=CapabilityPolicy({"records.write": configured})
-    )
+    found = agent(call("act"), "done", tools=[acting.tool()], policy=CapabilityPolicy({"records.write": configured}))
     await outcome(found, infer(context=RunContext(permissions={"records.write": permitted})))
     assert bool(acting.ran) == runs
 

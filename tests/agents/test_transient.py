@@ -125,9 +125,7 @@ async def test_retry_takes_no_answer() -> None:
 
 
 async def test_attempts_after_a_resume_are_charged_too() -> None:
-    found = failing(
-        FakeClock(), PermissionError("1"), PermissionError("2"), "never", durability=InMemoryDurableStore()
-    )
+    found = failing(FakeClock(), PermissionError("1"), PermissionError("2"), "never", durability=InMemoryDurableStore())
     task = infer(budget=RunBudget(max_llm_calls=2))
     await found.run_task(task)
     await found.resume_task(run_id(task))

@@ -396,8 +396,6 @@ async def test_rejection_by_the_worker_s_tool_is_a_correction_of_the_parent() ->
 
     worker = Agent(name="catalog", tools=[Tool.from_callable(picky, name="lookup")], verbosity=0)
     task = infer()
-    await bound(
-        worker, call("lookup_evidence", item_id=0), call("lookup_evidence", item_id=1), "done"
-    ).run_task(task)
+    await bound(worker, call("lookup_evidence", item_id=0), call("lookup_evidence", item_id=1), "done").run_task(task)
     assert task.get_output() == "done"
     assert [kind for kind, _ in receipts(task)] == ["action_rejection", "action_result"]

@@ -24,8 +24,6 @@ if TYPE_CHECKING:
     from .agent import Agent
 
 
-
-
 class Admission(Protocol):
     """A run's place in a queue, taken when its handle is made."""
 

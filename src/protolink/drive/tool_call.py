@@ -16,7 +16,7 @@ from ..engine.commands import Invoke, Prepare
 from ..engine.state import Action, Frame
 from ..errors import ToolFailedError, ToolRejectedError
 from ..models.ids import new_id
-from ..models.json import encode, plain
+from ..models.json import plain, written_size
 from ..models.turn import AGENT_CALL
 from ..runtime import ActionAuthorization, ApprovalDecision, ApprovalRequest, RunAction
 from .delegate import prepare_delegation
@@ -93,7 +93,7 @@ def _prepared(driver: Driver, frame: Frame, action: Action, tool: Any, made: Run
     named = identified(made, action)
     if driver.run.durable:
         try:
-            encode(named.to_dict())
+            plain([named.payload, named.metadata])
         except TypeError as error:
             return one(f.PreparationFailed(action.id, "TypeError", f"the action is no JSON: {error}"), error)
     question = _question(driver, frame, action, tool, named) if tool.asks_user else None
@@ -204,7 +204,7 @@ def returned(driver: Driver, action: Action, result: Any) -> Outcome:
         return one(f.ToolReturned(action.id, result))
     try:
         stored = plain(result)
-        size = len(encode(stored))
+        size = written_size(stored)
     except Exception as error:  # the result's own to_dict() may raise anything
         text = f"the result cannot be stored: {driver.told(error)}"
         return one(f.EffectUnknown(action.id, "result_not_json", text), error)

@@ -125,8 +125,9 @@ class Writer:
         connection.execute("BEGIN IMMEDIATE")
         try:
             before = connection.total_changes
-            outcomes = [_attempt(connection, job) for job in batch]
-            connection.execute("COMMIT")
+            outcomes = [_attempt(connection, job) for job in batch] if len(batch) > 1 else [_alone(connection, *batch)]
+            if connection.in_transaction:
+                connection.execute("COMMIT")
             self.transactions += connection.total_changes != before
         except BaseException:
             # SQLite itself takes the transaction back after some errors.
@@ -134,6 +135,17 @@ class Writer:
                 connection.execute("ROLLBACK")
             raise
         return outcomes
+
+
+def _alone(connection: sqlite3.Connection, job: _Job[Any]) -> _Outcome:
+    """Work that shares its transaction with nobody needs no savepoint: a refusal takes all of it back."""
+    try:
+        return job.work(connection), None
+    except sqlite3.Error:
+        raise
+    except Exception as error:
+        connection.execute("ROLLBACK")
+        return None, error
 
 
 def _attempt(connection: sqlite3.Connection, job: _Job[Any]) -> _Outcome:

@@ -88,6 +88,11 @@ def encode(value: Any) -> bytes:
 _LEAVES = frozenset((str, int, bool, NoneType))
 
 
+def written_size(value: Any) -> int:
+    """Bytes of the JSON text of what ``plain`` returned."""
+    return len(to_json(value))
+
+
 def is_plain(value: Any) -> bool:
     """True when the value is made of JSON types only, with finite numbers."""
     kind = type(value)

@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from ...runtime import PolicyEffect
 from .. import facts as f
 from ..facts import Record
 from ..state import Run
@@ -47,6 +48,9 @@ def numbers(run: Run, record: Record) -> int:
             return 3 + max(1, len(calls))
         case f.ToolReturned(action=key):
             return 2 if run.frames[run.actions[key].frame].spec.call is None else 1
+        case f.Decided(action=key, decision=decision) if decision.effect is PolicyEffect.ALLOW:
+            before = run.actions[key].decision
+            return int(before is None or before.effect is not decision.effect)
         case _:
             return len(project(run, record))
 
