@@ -60,7 +60,7 @@ class TaskExecutionError(ProtolinkError):
 
 
 class BudgetExceededError(ProtolinkError):
-    """A limit of the run's budget refuses the next piece of work. ``decision`` names limit, observed value and usage."""
+    """A limit of the run's budget refuses the next piece of work. ``decision``: limit, observed value and usage."""
 
     def __init__(self, decision: BudgetDecision) -> None:
         self.decision = decision
@@ -192,8 +192,8 @@ class SubagentLimitError(ProtolinkError):
 class StreamGapError(ProtolinkError):
     """A reader wants an event that has left the replay window of its run. Nothing is wrong with the run.
 
-    ``requested`` is the number of that event, ``first_available`` that of the oldest one that can be read. Next: show the
-    run from its handle's ``report``, then read on ``after=first_available - 1``.
+    ``requested`` is the number of that event, ``first_available`` that of the oldest one that can be read. Next: show
+    the run from its handle's ``report``, then read on ``after=first_available - 1``.
     """
 
     def __init__(self, requested: int, first_available: int) -> None:

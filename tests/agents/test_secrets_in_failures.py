@@ -30,6 +30,27 @@ async def test_a_tools_exception_is_told_without_its_secrets() -> None:
     assert SECRET not in json.dumps([event.to_dict() for event in events])
 
 
+@pytest.mark.parametrize(
+    "key",
+    [
+        "sk-proj-abcdefghijklmnop1234",
+        "ghp_abcdefghijklmnopqrstuvwxyz0123",
+        "AKIAIOSFODNN7EXAMPLE",
+        "xoxb-123456789012-abcdef",
+    ],
+)
+async def test_a_key_in_the_middle_of_an_errors_sentence_is_masked(key: str) -> None:
+    def connect() -> str:
+        """Fail with a key."""
+        raise OSError(f"the key {key} is not accepted")
+
+    task = Task.create_tool_call(tool_name="connect")
+    await Agent(name="a", tools=[connect], verbosity=0).run_task(task)
+    assert task.state.value == "failed"
+    assert key not in told(task)
+    assert "is not accepted" in told(task)
+
+
 async def test_a_providers_failure_is_stored_without_its_secrets(tmp_path: Any) -> None:
     llm = MockLLM(sequential_responses=[RuntimeError(TEXT)])
     agent = Agent(name="a", llm=llm, durability=tmp_path / "runs.sqlite", verbosity=0)

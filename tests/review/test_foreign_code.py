@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+from typing import Any
 
 import pytest
 
-from protolink import Agent, SQLiteDurableStore, Task
+from protolink import Agent, BudgetExceededError, RunBudget, RunContext, SQLiteDurableStore, Task
 from protolink.errors import StoreUnavailableError, ToolFailedError, ToolRejectedError, UncertainExecutionError
+from protolink.llms import MockLLM
 from protolink.testing import ScriptedModel
 from protolink.tools import Tool
 
@@ -140,3 +142,38 @@ async def test_a_run_that_could_not_be_given_up_is_resumed_in_this_process(tmp_p
     monkeypatch.setattr(opened, "release", release)
     again = await agent.resume_task(store.list()[0].run_id)
     assert again.state.value == "input-required"
+
+
+@pytest.mark.parametrize("durable", [False, True])
+async def test_budget_policy_that_fails_denies_and_ends_the_run(durable: bool, tmp_path: Any) -> None:
+    class Broken:
+        def evaluate(self, budget: Any, usage: Any) -> Any:
+            raise OSError("no rates")
+
+    agent = Agent(
+        name="a",
+        llm=MockLLM(default_response="x"),
+        budget_policy=Broken(),
+        durability=tmp_path / "runs.sqlite" if durable else None,
+        verbosity=0,
+    )
+    task = Task.create_infer(prompt="go", budget=RunBudget(max_llm_calls=5))
+    with pytest.raises(BudgetExceededError, match="no rates"):
+        await agent.run_task(task)
+    assert task.state.value == "failed"
+    assert agent.active_task_ids == ()
+
+
+async def test_prompt_that_cannot_be_stored_takes_no_run_id(tmp_path: Any) -> None:
+    agent = Agent(name="a", llm=MockLLM(default_response="x"), durability=tmp_path / "runs.sqlite", verbosity=0)
+    with pytest.raises(TypeError):
+        await agent.invoke("go \ud800", context=RunContext(run_id="run_1"))
+    assert agent.durability.get("run_1") is None
+
+
+@pytest.mark.parametrize("name", ["a\ud800", "a\nb", "a\x00"])
+def test_names_that_cannot_be_shown_are_refused(name: str) -> None:
+    with pytest.raises(ValueError, match="name"):
+        Agent(name=name)
+    with pytest.raises(ValueError, match="name"):
+        Agent(name="a").add_tool(Tool.from_callable(lambda: "x", name=name))

@@ -25,9 +25,12 @@ def checked_card(
             raise ValueError("give either a card or name, description and url, not both")
         if not isinstance(card, (AgentCard, Mapping)):
             raise TypeError(f"card must be an AgentCard or a mapping, not {type(card).__name__}")
-        return card if isinstance(card, AgentCard) else AgentCard.from_dict(card)
+        found = card if isinstance(card, AgentCard) else AgentCard.from_dict(card)
+        printable(found.name)
+        return found
     if not isinstance(name, str) or not name.strip():
         raise ValueError("an agent needs a card or a nonblank name")
+    printable(name)
     return AgentCard(
         name=name,
         description=description if description is not None else f"Agent {name}",
@@ -104,3 +107,9 @@ def checked_telemetry(telemetry: Any) -> Telemetry | None:
     if telemetry is not None and not isinstance(telemetry, Telemetry):
         raise TypeError(f"telemetry must be a Telemetry, not {type(telemetry).__name__}")
     return telemetry
+
+
+def printable(name: str) -> None:
+    """ValueError for a name that cannot be shown or stored as it is."""
+    if not name.isprintable():
+        raise ValueError("an agent's name must not have control characters or lone surrogates")

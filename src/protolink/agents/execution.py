@@ -25,7 +25,9 @@ from ..engine.ledger import Ledger
 from ..engine.project import opening
 from ..engine.state import Run
 from ..errors import CheckpointMismatchError, DurableExecutionError
+from ..journal.codec import encode
 from ..models import DEFAULT_REDACTION_POLICY, Task
+from ..models.redaction.provider_keys import without_keys
 from ..runtime import CancellationToken, RunContext
 from .drive import Drive, give_up
 from .factories import make_models
@@ -67,11 +69,12 @@ class Execution:
         check_supported(self._agent, models)
         if self._agent.durability is None:
             return self._live(task, context, nodes, seen, token=token, sinks=sinks, streaming=streaming)
+        first = self._first(task, context, nodes, configuration(self._agent, models))
+        encode(first)  # what cannot be stored is refused before the run's id is taken
         journal = await self._open(context.run_id, create=True)
         try:
             if journal.records:
                 return await self._known(journal, task)
-            first = self._first(task, context, nodes, configuration(self._agent, models))
         except BaseException:
             await give_up(journal)
             raise
@@ -231,7 +234,7 @@ def _give_back(claim: asyncio.Future[PointingJournal]) -> None:
 
 def _redacted(text: str) -> str:
     """Texts of foreign errors become facts and events; recognisable secrets stay out of them."""
-    return str(DEFAULT_REDACTION_POLICY.redact(text))
+    return str(DEFAULT_REDACTION_POLICY.redact(without_keys(text)))
 
 
 def _refuse_finished(run: Run, response: Response) -> None:

@@ -95,7 +95,12 @@ class Ledger:
         """
         if self._far_from_limits(policy, now, extra, output_tokens):
             return None
-        return judge_budget(policy, self.budget, self.usage(now, extra, output_tokens), self.warned)
+        usage = self.usage(now, extra, output_tokens)
+        try:
+            return judge_budget(policy, self.budget, usage, self.warned)
+        except Exception as error:  # the application's policy failed: nothing is spent on its word
+            message = f"The budget policy failed: {type(error).__name__}: {error}"
+            return BudgetDecision(effect="deny", message=message, usage=usage, metadata={"policy_failed": True})
 
     def _far_from_limits(self, policy: BudgetPolicyLike, now: float, extra: Price, output_tokens: int) -> bool:
         """Spares the built-in policy the question that it would answer with a plain allow."""

@@ -76,7 +76,12 @@ _COLUMNS = ", ".join(field.name for field in fields(RunRow))
 
 def find(db: sqlite3.Connection, run_id: str) -> RunRow | None:
     found = db.execute(f"SELECT {_COLUMNS} FROM protolink_runs WHERE run_id = ?", (run_id,)).fetchone()
-    return None if found is None else RunRow(*found)
+    if found is None:
+        return None
+    row = RunRow(*found)
+    if not isinstance(row.lease_expires, (int, float, type(None))) or not isinstance(row.epoch, int):
+        raise StoreCorruptError(f"The record of run '{run_id}' is damaged", run_id=run_id, place="protolink_runs")
+    return row
 
 
 def roots(db: sqlite3.Connection, status: str | None, agent_name: str | None, limit: int) -> list[RunRow]:

@@ -17,6 +17,8 @@ def checked_name(name: Any) -> str:
         raise TypeError(f"tool name must be text, got {type(name).__name__}")
     if not name.strip():
         raise ValueError("tool name must not be blank")
+    if not name.isprintable():
+        raise ValueError("tool name must not have control characters or lone surrogates")
     return name
 
 
