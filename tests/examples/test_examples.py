@@ -112,3 +112,23 @@ def test_worker_example_shows_workers_correction_and_continuation(tmp_path: Path
     assert "the slice ended after 3 steps and 4 model calls; selected: []" in first
     assert "Action completed: select_check" in second
     assert "selected: ['lint']; in all 6 model calls and 2 tool calls" in second
+
+
+@pytest.mark.claim("INT-027")
+def test_group_example_cancels_its_process_after_the_first_output(tmp_path: Path) -> None:
+    lines = run("embedded_group.py", tmp_path).splitlines()
+    assert lines[-2] == "process.output tick 1"
+    assert lines[-1].startswith("the run is canceled; ")
+    assert "'active': 0" in lines[-1]
+
+
+@pytest.mark.claim("INT-028")
+def test_approval_example_decides_in_a_coroutine_of_its_own(tmp_path: Path) -> None:
+    assert run("approval_adapter.py", tmp_path).splitlines() == [
+        "release-1: pending: Version 2 is out",
+        "release-1: approved: Version 2 is out",
+        "release-1: the run is completed; published: ['Version 2 is out']",
+        "release-2: pending: A rumour",
+        "release-2: denied: A rumour",
+        "release-2: the run is failed; published: ['Version 2 is out']",
+    ]

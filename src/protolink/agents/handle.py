@@ -235,6 +235,8 @@ class RunHandle:
                     await self._spawned.close()  # what the children still tell comes before the end
                 self._add(found)
                 self._at_work.set()
+                if self.event_buffer_size is not None:
+                    await asyncio.sleep(0)  # a burst must not run through the window before anybody can read it
             return result_of(self.task)
         except asyncio.CancelledError:
             if self.task.state.value in ("submitted", "working"):  # canceled before the agent took it over

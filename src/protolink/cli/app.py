@@ -8,7 +8,7 @@ import typer
 
 from .. import __version__
 from .exits import LEGEND
-from .run import runs
+from .recorded import runs
 
 app = typer.Typer(
     name="protolink",

@@ -20,12 +20,24 @@ def input_digest(agent_name: str, task: Task) -> str:
     """Equal for two submissions that ask the same agent for the same under the same controls."""
     found = {key: value for key, value in task.to_dict().items() if key not in _IDENTITY}
     for kind in ("messages", "artifacts"):
-        found[kind] = [{key: value for key, value in item.items() if key not in _IDENTITY} for item in found[kind]]
+        found[kind] = [_anonymous(item) for item in found[kind]]
     context = RunContext.from_task(task).to_dict()
     controls = {key: value for key, value in context.items() if key not in _RUN_IDENTITY}
     # The context is mirrored in the task's own metadata; it is compared once, in its typed form.
     own = {key: value for key, value in found["metadata"].items() if key != "run_context" and key not in context}
     return digest({"agent": agent_name, "task": {**found, "metadata": own}, "controls": controls})
+
+
+def _anonymous(item: dict[str, Any]) -> dict[str, Any]:
+    """A message or an artifact without the ids that each new one gets, those of its calls included."""
+    found = {key: value for key, value in item.items() if key not in _IDENTITY}
+    found["parts"] = [
+        {**part, "content": {key: value for key, value in part["content"].items() if key != "call_id"}}
+        if part["type"] == "tool_call"
+        else part
+        for part in found["parts"]
+    ]
+    return found
 
 
 @dataclass
