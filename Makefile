@@ -3,6 +3,9 @@
 PYTHON ?= python3
 COV ?= 1
 ARGS ?=
+# For make demo, and from the command line only: a variable of this name may be somebody else's.
+MODEL =
+BASE_URL =
 
 VENV := .venv
 PY := $(VENV)/bin/python
@@ -21,9 +24,12 @@ help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-16s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 	@echo
 	@echo "  PYTHON=python3.12  interpreter for a new $(VENV)    COV=0  tests without coverage    ARGS='-k name'  for pytest"
+	@echo "  make demo MODEL=openai-compatible:NAME BASE_URL=http://HOST:PORT/v1    a model takes the decisions"
+	@echo "  (a key it may need: RELEASE_DEMO_API_KEY in the environment)"
 
 demo: $(READY) ## see a release agent survive everything (ARGS=--by-hand: be its operator yourself)
-	@$(PY) -m examples.release_agent.demo $(ARGS)
+	@$(if $(MODEL),RELEASE_DEMO_MODEL='$(MODEL)') $(if $(BASE_URL),RELEASE_DEMO_BASE_URL='$(BASE_URL)') \
+	  $(PY) -m examples.release_agent.demo $(ARGS)
 
 test: $(READY) ## run the tests, with a coverage summary (COV=0: without)
 ifeq ($(COV),0)

@@ -15,24 +15,30 @@ from protolink import Agent, CapabilityPolicy, ConversationHistory
 from protolink.llms import Call, MockLLM, ModelTurn
 from protolink.tools import Tool, ask_user_tool
 
+from .model import INSTRUCTIONS, chosen_model
 from .release import release_tool
 from .workspace import Workspace
 
 #: Names the folder of one demonstration.
 HOME = "RELEASE_DEMO"
 NAME = "release-agent"
+SCRIPTED = "You release software. Look at the repository first, ask which version to release, then release."
 
 
 def application() -> Agent:
-    """The release agent of the folder in RELEASE_DEMO. RuntimeError when that is not set or no demonstration."""
+    """The release agent of the folder in RELEASE_DEMO, with the model that ``chosen_model`` finds or else the script.
+
+    RuntimeError when that is not set or no demonstration.
+    """
     home = Path(os.environ.get(HOME, ""))
     if not os.environ.get(HOME) or not (home / "repository").is_dir():
         raise RuntimeError(f"{HOME} must name the folder of a demonstration; make demo prints it")
     workspace = Workspace(home / "repository")
+    model = chosen_model()
     return Agent(
         name=NAME,
-        llm=MockLLM("scripted", response_callback=next_turn, tool_calling="native"),
-        system_prompt="You release software. Look at the repository first, ask which version to release, then release.",
+        llm=model or MockLLM("scripted", response_callback=next_turn, tool_calling="native"),
+        system_prompt=INSTRUCTIONS if model else SCRIPTED,
         tools=[*inspection_tools(workspace), ask_user_tool(), release_tool(workspace)],
         policy=CapabilityPolicy({"git.read": "allow", "git.write": "require_approval"}),
         durability=home / "runs.sqlite",

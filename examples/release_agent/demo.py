@@ -1,12 +1,14 @@
 """``make demo``: the story of one release, in a process for each step.
 
 This is only the conductor: it makes the folder, starts the steps of ``steps`` one after the other and sees how they
-end. A Ctrl-C kills the step under way, as any crash would; what is left is the folder with the store.
+end. RELEASE_DEMO_MODEL and RELEASE_DEMO_BASE_URL let a model take the decisions (see ``model``). A Ctrl-C kills the
+step under way, as any crash would; what is left is the folder with the store.
 """
 
 from __future__ import annotations
 
 import contextlib
+import importlib
 import importlib.util
 import os
 import shutil
@@ -21,6 +23,8 @@ PACKAGE = "examples.release_agent"
 USAGE = f"usage: python -m {PACKAGE}.demo [--by-hand]"
 
 KILLED = -signal.SIGKILL
+#: A step ends so when its run went elsewhere; it has told where.
+ASTRAY = 3
 STORY = {"start": 0, "answer": 0, "approve": KILLED, "restart": 0, "settle": 0, "finish": 0}
 BY_HAND = {"start": 0, "hand_over": 0}
 
@@ -43,6 +47,7 @@ def main(arguments: list[str]) -> int:
     made: list[Path] = []
     try:
         check_installed()
+        check_model()
         made.append(make_folder())
         for name, ending in (BY_HAND if arguments else STORY).items():
             take(name, made[0], ending)
@@ -63,6 +68,17 @@ def check_installed() -> None:
     for package in ("protolink", "rich", "typer"):
         if importlib.util.find_spec(package) is None:
             raise Stopped(f"The package '{package}' is not installed; make demo installs what is needed.", 2)
+
+
+def check_model() -> None:
+    """Stopped, saying which variable is wrong, before anything is made. Nothing is connected."""
+    # Loaded here, because it needs what check_installed looks for.
+    try:
+        chosen = importlib.import_module(f"{PACKAGE}.model").chosen_model()
+    except ValueError as error:
+        raise Stopped(str(error), 2) from error
+    if chosen is not None and importlib.util.find_spec("openai") is None:
+        raise Stopped("A model needs the package 'openai', which is not installed: pip install protolink[openai]", 2)
 
 
 def make_folder() -> Path:
@@ -90,6 +106,8 @@ def take(name: str, folder: Path, ending: int) -> None:
                 os.killpg(process.pid, signal.SIGKILL)
             process.wait()
             raise
+    if found == ASTRAY:
+        raise Stopped(f"The demonstration ends here, as told above. The folder stays: {folder}")
     if found != ending:
         raise Stopped(f"Step '{name}' ended with exit code {found}, not {ending}. The folder stays: {folder}")
 

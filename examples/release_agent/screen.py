@@ -25,12 +25,13 @@ def console() -> Console:
     return Console(width=min(100, int(os.environ.get(WIDTH, "100"))), highlight=False, emoji=False, markup=False)
 
 
-def title(screen: Console, folder: str) -> None:
-    """The opening."""
+def title(screen: Console, folder: str, model: str | None = None) -> None:
+    """The opening. ``model`` takes the decisions; None for the script."""
+    replies = f"{model} takes the decisions" if model else "The model's replies are scripted"
     text = Text.assemble(
         ("A release agent, interrupted in every way there is\n", "bold"),
         "It works on a real git repository, in several processes, and one of them is killed in mid-effect.\n",
-        ("The model's replies are scripted; everything else is what it looks like.\n\n", "dim"),
+        (f"{replies}; everything else is what it looks like.\n\n", "dim"),
         ("Folder  ", "dim"),
         folder,
     )
@@ -69,6 +70,9 @@ def conversation(screen: Console, messages: Iterable[Mapping[str, Any]]) -> None
             said(screen, "model", message["content"], "cyan")
         elif message["role"] == "tool" and message["tool_name"] != "ask_user":
             result = json.loads(message["content"])["result"]
+            if isinstance(result, dict) and result.get("type") == "tool_rejection":
+                said(screen, "tool", f"✗ {message['tool_name']}  {result.get('message')}", "red")
+                continue
             shown = ", ".join(map(str, result)) if isinstance(result, list) else str(result)
             said(screen, "tool", f"✓ {message['tool_name']}  {shown}", "green")
 
@@ -76,7 +80,8 @@ def conversation(screen: Console, messages: Iterable[Mapping[str, Any]]) -> None
 def asked(screen: Console, request: Mapping[str, Any]) -> None:
     """A question that waits for its answer."""
     said(screen, "asks", request["question"], "bold yellow")
-    said(screen, "", " / ".join(request["options"]), "yellow")
+    if request["options"]:
+        said(screen, "", " / ".join(request["options"]), "yellow")
 
 
 def preview(screen: Console, action: Mapping[str, Any]) -> None:
@@ -127,15 +132,16 @@ def counts(screen: Console, found: Mapping[str, int]) -> None:
     screen.print(Panel(table, box=ROUNDED, border_style="dim", expand=False))
 
 
-def by_hand(screen: Console, folder: str, variables: Mapping[str, str], program: str, run_id: str) -> None:
-    """The folder, and commands that can be copied as they are."""
+def by_hand(screen: Console, folder: str, variables: Mapping[str, str], program: str, run_id: str, *more: str) -> None:
+    """The folder, and commands that can be copied as they are; ``more`` of them after those that only look."""
     screen.print()
     screen.rule(Text("By hand, from the root of this repository", "bold"), align="left", style="cyan")
     screen.print(
         Text.assemble("The folder stays: ", (folder, "bold"), " has repository/ and runs.sqlite\n"), soft_wrap=True
     )
     lines = [f"export {name}={shlex.quote(value)}" for name, value in variables.items()]
-    lines += [f"{program} run {words}" for words in ("list", f"inspect {run_id}", f"why {run_id}", f"events {run_id}")]
+    looking = ("list", f"inspect {run_id}", f"why {run_id}", f"events {run_id}")
+    lines += [f"{program} run {words}" for words in (*looking, *more)]
     for line in lines:
         screen.print(Text(f"  {line}"), soft_wrap=True)
 

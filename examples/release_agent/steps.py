@@ -14,11 +14,14 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from protolink import Agent, RunContext, RunEvent, RunInterrupted, RunManager, UncertainExecutionError
+from protolink import Agent, RunContext, RunEvent, RunManager, UncertainExecutionError
 from protolink.cli import main as protolink
 
 from . import screen
 from .agent import HOME, application
+from .course import Astray, until_approval, until_end, until_question
+from .demo import ASTRAY
+from .model import MODEL, variables
 from .release import CRASH
 from .timeline import processes, timeline
 from .workspace import Workspace
@@ -42,10 +45,10 @@ class Step:
 
     def start(self) -> None:
         """A person gives the task; the agent looks around and asks."""
-        screen.title(self.screen, str(self.home))
+        screen.title(self.screen, str(self.home), variables().get(MODEL))
         self._chapter(1, "The agent looks around, and asks")
         screen.said(self.screen, "person", "Release what is on main.")
-        pause = self._paused(self.agent.invoke("Release what is on main.", context=RunContext(run_id=RUN)))
+        pause = until_question(self.agent.invoke("Release what is on main.", context=RunContext(run_id=RUN)))
         self._tell()
         screen.asked(self.screen, pause["request"])
         screen.parked(self.screen)
@@ -53,9 +56,8 @@ class Step:
     def answer(self) -> None:
         """The answer comes, perhaps days later; the agent prepares the release and needs approval."""
         self._chapter(2, "Another process brings the answer, and the release is prepared")
-        request = self._pending()
         screen.said(self.screen, "person", VERSION)
-        pause = self._paused(self.agent.resume(RUN, request_id=request["request_id"], answer=VERSION))
+        pause = until_approval(self.agent, RUN, self._pending(), VERSION, self._asked_again)
         self._tell()
         screen.preview(self.screen, pause["request"]["action"])
         screen.parked(self.screen)
@@ -112,7 +114,7 @@ class Step:
         """The run goes on with the recorded outcome, and ends."""
         self._chapter(6, "The run goes on, and ends")
         screen.said(self.screen, "person", "Go on with the run.")
-        asyncio.run(self.agent.resume(RUN))
+        until_end(self.agent.resume(RUN))
         self._tell()
         status = RunManager(self.agent).inspect(RUN)["status"]
         screen.check(self.screen, "ok", f"the run is {status}; 'release' was not started again")
@@ -143,12 +145,9 @@ class Step:
 
     def hand_over(self) -> None:
         """Where everything is, and the commands to go on by hand."""
-        program = Path(sys.executable).with_name("protolink")
-        command = _short(program) if program.exists() else f"{_short(Path(sys.executable))} -m protolink"
-        variables = {HOME: str(self.home), "PROTOLINK_FACTORY": FACTORY}
         waits = self._stored()["interruption"] is not None
         hint = f"{CRASH}=after-commit" if waits else f"{_short(Path(sys.executable))} -m {DEMO} --by-hand"
-        screen.by_hand(self.screen, str(self.home), variables, command, RUN)
+        self._by_hand()
         screen.hint(self.screen, waits, hint)
 
     def _proof(self, events: Sequence[RunEvent]) -> dict[str, int]:
@@ -172,13 +171,22 @@ class Step:
     def _chapter(self, number: int, name: str) -> None:
         screen.chapter(self.screen, number, name, os.getpid())
 
-    def _paused(self, work: Any) -> Mapping[str, Any]:
-        """Run until the agent needs somebody; the request."""
-        try:
-            asyncio.run(work)
-        except RunInterrupted as pause:
-            return pause.interruption.to_dict()
-        raise SystemExit("The run should have paused here.")
+    def _asked_again(self, request: Mapping[str, Any]) -> None:
+        screen.asked(self.screen, request)
+        screen.said(self.screen, "person", f"As I said: {VERSION}")
+
+    def _astray(self, stop: Astray) -> None:
+        """What was said before the run went elsewhere, where it went, and how to go on."""
+        self._tell()
+        screen.said(self.screen, "runtime", str(stop), "bold red")
+        waiting = self._stored().get("interruption") or {}
+        self._by_hand(*([f"resume {RUN}"] if waiting.get("kind") == "retry" else []))
+
+    def _by_hand(self, *more: str) -> None:
+        program = Path(sys.executable).with_name("protolink")
+        command = _short(program) if program.exists() else f"{_short(Path(sys.executable))} -m protolink"
+        exports = {HOME: str(self.home), "PROTOLINK_FACTORY": FACTORY, **variables()}
+        screen.by_hand(self.screen, str(self.home), exports, command, RUN, *more)
 
     def _pending(self) -> Mapping[str, Any]:
         found: Mapping[str, Any] = self._stored()["interruption"]
@@ -228,7 +236,12 @@ def main(arguments: list[str]) -> None:
     home = Path(folder)
     if name == "start":
         Workspace(home / "repository").create()
-    getattr(Step(home), name)()
+    step = Step(home)
+    try:
+        getattr(step, name)()
+    except Astray as stop:
+        step._astray(stop)
+        raise SystemExit(ASTRAY) from None
 
 
 if __name__ == "__main__":

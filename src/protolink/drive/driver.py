@@ -130,6 +130,8 @@ class Driver:
             encode([type, payload])
         if self.run.actions[action.id].state == "executing":
             self.stage(f.Emitted(action.id, type, payload))
+            self.log.firm = True  # it is shown while the tool still runs, not with its receipt
+            self._notify()
         scope = self.run.scope(frame)
         return RunEvent(
             type=type,
@@ -355,7 +357,7 @@ class Driver:
         self._drain()
 
     async def _sleep(self) -> None:
-        if self._inbox:
+        if self._inbox or (self.log.firm and self.log.buffer):
             return
         self._wake = asyncio.get_running_loop().create_future()
         try:

@@ -2,7 +2,8 @@
 
 Everything wanted in one pass is priced together, so children that start at once cannot overshoot together. What a limit
 refuses becomes a BudgetDenied; what comes near one is preceded by one BudgetWarned for that limit and run tree. A
-refusal is recorded only when nothing of its frame runs or was admitted before it: what has begun keeps its result.
+refusal is recorded only when nothing of its frame runs or was admitted before it, and no tool anywhere in the tree: the
+tools that the budget still permits begin first, and what has begun keeps its result.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ _TOOL = Price(tool_calls=1)
 def admit(run: Run, wanted: Sequence[Command], now: float) -> Sequence[Command]:
     """The commands that the budget permits now, with the warnings and refusals that it has to record first."""
     admitted: list[Command] = []
-    spent, busy = NOTHING, set[str]()
+    spent, busy, tools = NOTHING, set[str](), False
     for command in wanted:
         cost = _cost(run, command)
         if cost is None:
@@ -36,8 +37,9 @@ def admit(run: Run, wanted: Sequence[Command], now: float) -> Sequence[Command]:
         if verdict is None:
             spent = _sum(spent, price)
             busy.add(frame.id if frame else "")
+            tools = tools or type(command) is Invoke
             admitted.append(command)
-        elif frame is None or not (frame.id in busy or _running(run, frame)):
+        elif frame is None or not (tools or frame.id in busy or _running(run, frame)):
             admitted.append(Stage(verdict))
     return admitted
 
