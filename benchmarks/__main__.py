@@ -9,7 +9,7 @@ import tempfile
 from collections.abc import Callable
 from pathlib import Path
 
-from . import concurrent, durable_turn, imports, live_turn, redaction, reopen, run_store
+from . import concurrent, durable_turn, imports, live_turn, redaction, reopen, report, run_store
 from .row import Row
 
 FIGURES: dict[str, Callable[[Path], list[Row]]] = {
@@ -19,6 +19,7 @@ FIGURES: dict[str, Callable[[Path], list[Row]]] = {
     "concurrent": concurrent.rows,
     "imports": imports.rows,
     "redaction": redaction.rows,
+    "report": report.rows,
     "run store": run_store.rows,
 }
 HEADINGS = ["what", "measured", "floor", "ratio", "target", "stretch", "met"]

@@ -77,7 +77,7 @@ def _pause(work: Work, purpose: str) -> Asked:
 
 def _checked(pause: Asked) -> Asked:
     if pause["kind"] == "retry":
-        why = str(pause["request"]["message"]).rstrip(".")
+        why = str(pause["request"]["message"]).rstrip(".?!")
         raise Astray(
             f"The model could not be asked: {why}. The run is stored and waits. "
             f"Set what is wrong right ({BASE_URL}, {API_KEY}) and resume it; it goes on from here."
