@@ -300,7 +300,6 @@ async def test_child_without_a_model_cannot_infer() -> None:
 
 
 async def test_child_with_a_factory_gets_a_model_of_its_own() -> None:
-    # FAILS: only the root's factory is called; Node and the fingerprint take child.llm, which is None here.
     kid = Agent(name="kid", llm_factory=lambda: script("made for this"), verbosity=0)
     llm, heard = listening(delegate("kid"), "done")
     assert await Agent(name="parent", llm=llm, subagents=[kid], verbosity=0).invoke("go") == "done"

@@ -19,7 +19,6 @@ from protolink.errors import (
 )
 from protolink.journal import (
     InMemoryDurableStore,
-    LiveJournal,
     RunCheckpoint,
     StoreJournal,
     open_journal,
@@ -279,13 +278,3 @@ def test_records_are_read_without_owning_a_run(any_store: Any, one_call: Any) ->
     run = one_call()
     open_journal(any_store, "run-1", "assistant", create=True).append_now(run.intent, "working")
     assert stored_records(any_store.get("run-1")) == run.intent
-
-
-async def test_a_live_journal_keeps_nothing(one_call: Any) -> None:
-    journal = LiveJournal("run-1")
-    assert journal.append(one_call().intent, "working") is None
-    journal.append_now(one_call().receipt, "completed")
-    journal.renew()
-    await journal.release()
-    assert not journal.durable
-    assert journal.records == []

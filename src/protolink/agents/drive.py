@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 from ..drive.driver import Driver
@@ -79,7 +79,6 @@ class Drive:
     journal: PointingJournal | KeepNothing
     task: Task
     observation: Observation | None = None
-    done: asyncio.Event = field(default_factory=asyncio.Event)
 
     @property
     def run(self) -> Run:
@@ -100,7 +99,6 @@ class Drive:
             if stop is not None:
                 stop()
             await give_up(journal)
-            self.done.set()
             if self.observation is not None:
                 await self.observation.close()
         export(self.run)

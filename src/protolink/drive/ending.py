@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Mapping
 from typing import Any
 
-from ..engine.state import Action, Run, status
+from ..engine.state import Action, Run
 from ..engine.task import interruptions
 from ..errors import (
     ActionDeniedError,
@@ -162,7 +162,3 @@ def returns_failed(run: Run) -> bool:
         return True
     raised = ("budget_exceeded", "action_denied", "approval_required", "prepared_action_changed", "no_input_handler")
     return is_direct(run) and code not in raised
-
-
-def finished_status(run: Run) -> str:
-    return status(run)

@@ -7,13 +7,13 @@ is the same task, artifact for artifact.
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any
+from typing import Any, cast
 
 from ..models import Artifact, Part, TaskState, ToolOutput
 from ..models.ids import iso_from_seconds as stamp
 from ..models.json import is_plain, plain
 from ..models.turn import AGENT_CALL
-from ..runtime import RunInterruption
+from ..runtime import InterruptionKind, RunInterruption
 from . import facts as f
 from .facts import Record
 from .state import Action, Frame, Run, Scope, status
@@ -94,13 +94,11 @@ def _record_error(run: Run, error: dict[str, Any]) -> None:
 def interruptions(run: Run) -> list[RunInterruption]:
     """Every pending request, the oldest first."""
     return [
-        RunInterruption(run.scope(run.frames[r.frame]).run_id, r.id, _kind(r.kind), r.body, r.fingerprint)
+        RunInterruption(
+            run.scope(run.frames[r.frame]).run_id, r.id, cast(InterruptionKind, r.kind), r.body, r.fingerprint
+        )
         for r in run.requests.values()
     ]
-
-
-def _kind(kind: str) -> Any:
-    return kind
 
 
 # ---------------------------------------------------------------------------------------------------- artifacts

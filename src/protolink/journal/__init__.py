@@ -6,14 +6,13 @@ from .adapter import StoreJournal, open_journal, point_to_root, stored_records
 from .codec import SCHEMA_VERSION
 from .contract import DurableStore, OpenJournal, RunCheckpoint
 from .manager import RunManager
-from .memory import InMemoryDurableStore, LiveJournal
+from .memory import InMemoryDurableStore
 from .sqlite import SQLiteDurableStore
 
 __all__ = [
     "SCHEMA_VERSION",
     "DurableStore",
     "InMemoryDurableStore",
-    "LiveJournal",
     "OpenJournal",
     "RunCheckpoint",
     "RunManager",

@@ -1,14 +1,13 @@
-"""Journals that last as long as the process: for tests and simulations, and for runs that are not durable."""
+"""Journals that last as long as the process: for tests and simulations."""
 
 from __future__ import annotations
 
 import sqlite3
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import TypeVar
 
-from ..engine.facts import Record
 from . import schema
 from .store import RunStore
 from .writer import Work
@@ -64,30 +63,3 @@ class Memory:
             except sqlite3.Error as error:
                 raise schema.translated(error, "in memory") from error
             return found
-
-
-class LiveJournal:
-    """The journal of a run that is not durable: it keeps nothing. See ``OpenJournal``."""
-
-    durable = False
-
-    def __init__(self, run_id: str) -> None:
-        self.run_id = run_id
-        self.epoch = 1
-        self.token = ""
-        self.records: list[Record] = []
-
-    def append(self, records: Sequence[Record], status: str) -> None:
-        return None
-
-    def append_now(self, records: Sequence[Record], status: str) -> None:
-        return None
-
-    def renew(self) -> None:
-        return None
-
-    async def release(self) -> None:
-        return None
-
-    def release_now(self) -> None:
-        return None
