@@ -436,3 +436,11 @@ def test_read_only_store_reads_and_refuses_to_write(store: SQLiteRunStore, tmp_p
     with pytest.raises((sqlite3.Error, OSError)):
         SQLiteRunStore(tmp_path / "missing.db", read_only=True)
     assert not (tmp_path / "missing.db").exists()
+
+
+def test_what_is_neither_task_nor_report_is_refused(store: SQLiteRunStore) -> None:
+    with pytest.raises(TypeError, match="a Task, not str"):
+        store.save_task("hello")  # type: ignore[arg-type]
+    with pytest.raises(TypeError, match="a RunReport, not dict"):
+        store.save_report({}, run_id="run_1")  # type: ignore[arg-type]
+    assert store.list_task_records() == store.list_report_records() == []

@@ -2,11 +2,21 @@
 
 from __future__ import annotations
 
-from .memory import InMemoryStorage
-from .run_store import RunReportRecord, RunStore, TaskRecord
-from .sqlite import SQLiteStorage
-from .sqlite_run_store import SQLiteRunStore
-from .storage import Storage
+from typing import TYPE_CHECKING
+
+from .._lazy import by_name, loader
+
+_HOMES = {
+    "memory": ("InMemoryStorage",),
+    "run_store": (
+        "RunReportRecord",
+        "RunStore",
+        "TaskRecord",
+    ),
+    "sqlite": ("SQLiteStorage",),
+    "sqlite_run_store": ("SQLiteRunStore",),
+    "storage": ("Storage",),
+}
 
 __all__ = [
     "InMemoryStorage",
@@ -17,3 +27,12 @@ __all__ = [
     "Storage",
     "TaskRecord",
 ]
+
+if TYPE_CHECKING:
+    from .memory import InMemoryStorage
+    from .run_store import RunReportRecord, RunStore, TaskRecord
+    from .sqlite import SQLiteStorage
+    from .sqlite_run_store import SQLiteRunStore
+    from .storage import Storage
+
+__getattr__, __dir__ = loader(__name__, by_name(_HOMES), globals())

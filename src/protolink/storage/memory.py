@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import copy
 import threading
 import time
 from collections.abc import Callable, MutableMapping
 from typing import Any
 
 from ..models.json import dumps, loads
+from .part_names import name_in, namespace_of
 from .storage import Storage
+
+#: Several storages may share one store, so they share the lock too; it is held for single steps.
+_LOCK = threading.Lock()
 
 
 class InMemoryStorage(Storage):
@@ -32,10 +37,9 @@ class InMemoryStorage(Storage):
         self.ttl = ttl
         self._store = store if store is not None else {}
         self._clock = clock
-        self._lock = threading.Lock()
 
     def load(self) -> Any:
-        with self._lock:
+        with _LOCK:
             found = self._store.get(self.namespace)
             if found is None or self._expired(found):
                 return None
@@ -43,16 +47,28 @@ class InMemoryStorage(Storage):
 
     def save(self, data: Any) -> None:
         text = dumps(data)
-        with self._lock:
+        with _LOCK:
+            self._store.pop(self.namespace, None)  # what was written last stands last
             self._store[self.namespace] = text, None if self.ttl is None else self._clock() + self.ttl
 
     def delete(self) -> None:
-        with self._lock:
+        with _LOCK:
             self._store.pop(self.namespace, None)
+
+    def part(self, name: str) -> InMemoryStorage:
+        """A storage of its own, under a namespace of its own; it expires by itself."""
+        found = copy.copy(self)
+        found.namespace = namespace_of(self.namespace, name)
+        return found
+
+    def parts(self) -> list[str]:
+        with _LOCK:
+            alive = [key for key, value in self._store.items() if not self._expired(value)]
+        return [name for key in alive if (name := name_in(self.namespace, key)) is not None]
 
     def cleanup_expired(self) -> int:
         """Forget what has expired in all namespaces of the store; returns how many values that were."""
-        with self._lock:
+        with _LOCK:
             expired = [name for name, value in self._store.items() if self._expired(value)]
             for name in expired:
                 del self._store[name]

@@ -5,11 +5,12 @@ It is no part of recovery: runs go on from their journal, and never look in here
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, fields
+from dataclasses import field, fields
 from typing import Any, Protocol, runtime_checkable
 
 from ..models import Task, TaskState
 from ..models.ids import utc_now
+from ..models.value import dataclass
 from ..runtime import RunContext, RunReport
 
 

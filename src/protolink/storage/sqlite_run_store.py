@@ -61,6 +61,8 @@ class SQLiteRunStore:
 
         TypeError or ValueError for what has no JSON form, sqlite3.Error when it cannot be written.
         """
+        if not isinstance(task, Task):
+            raise TypeError(f"save_task takes a Task, not {type(task).__name__}")
         context = context or RunContext.from_task(task)
         record = TaskRecord(
             task_id=task.id,
@@ -121,6 +123,8 @@ class SQLiteRunStore:
 
         ValueError when there is neither, TypeError for what has no JSON form, sqlite3.Error when it cannot be written.
         """
+        if not isinstance(report, RunReport):
+            raise TypeError(f"save_report takes a RunReport, not {type(report).__name__}")
         context = report.context
         key = run_id or (context.run_id if context is not None else None)
         if not key:
