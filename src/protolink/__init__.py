@@ -19,11 +19,17 @@ _HOMES = {
         "RunResult",
         "SubagentHandle",
         "SubagentLimits",
+        "current_request_context",
+        "request_context",
     ),
     "approvals": ("ApprovalBroker", "ApprovalRecord", "ApprovalResolution", "ApprovalScope"),
+    "client": ("AgentClient",),
+    "discovery": ("Registry", "RegistryClient"),
     "errors": (
         "ActionDeniedError",
         "ActionPolicyError",
+        "AdmissionError",
+        "AgentNotFoundError",
         "ApprovalRequiredError",
         "BudgetExceededError",
         "CheckpointMismatchError",
@@ -44,6 +50,12 @@ _HOMES = {
         "ToolCorrectionLimitError",
         "ToolFailedError",
         "ToolRejectedError",
+        "TransportConnectionError",
+        "TransportError",
+        "TransportLimitError",
+        "TransportProtocolError",
+        "TransportRemoteError",
+        "TransportTimeoutError",
         "UncertainExecutionError",
     ),
     "group": ("AgentGroup", "GroupLimits"),
@@ -121,9 +133,20 @@ _HOMES = {
         "diff_run_reports",
         "normalize_run_report",
     ),
+    "state": (
+        "ConversationLimits",
+        "HistoryCompactionRequest",
+        "HistoryCompactionResult",
+        "State",
+        "StateOperationRequest",
+        "StateOperationResult",
+        "StoreState",
+    ),
+    "server": ("AgentServer",),
     "storage": ("RunReportRecord", "RunStore", "SQLiteRunStore", "TaskRecord"),
     "telemetry": ("LocalTraceTelemetry",),
-    "tools": ("Tool", "ToolExecution"),
+    "tools": ("ProbeFinding", "Tool", "ToolExecution"),
+    "transport": ("RetryPolicy", "RuntimeTransport", "Transport", "TransportConfig", "TransportLimits"),
 }
 _HOME_OF = by_name(_HOMES)
 
@@ -132,19 +155,20 @@ __all__ = ["__version__", *sorted(_HOME_OF)]
 if TYPE_CHECKING:
     from .agents import *  # noqa: F403
     from .approvals import *  # noqa: F403
+    from .client import *  # noqa: F403
+    from .discovery import *  # noqa: F403
     from .errors import *  # noqa: F403
     from .group import *  # noqa: F403
     from .journal import *  # noqa: F403
     from .llms import *  # noqa: F403
     from .models import *  # noqa: F403
     from .runtime import *  # noqa: F403
+    from .server import *  # noqa: F403
+    from .state import *  # noqa: F403
     from .storage import *  # noqa: F403
     from .telemetry import *  # noqa: F403
     from .tools import *  # noqa: F403
+    from .transport import *  # noqa: F403
 
 
-__getattr__ = loader(__name__, _HOME_OF, globals())
-
-
-def __dir__() -> list[str]:
-    return sorted({*globals(), *__all__})
+__getattr__, __dir__ = loader(__name__, _HOME_OF, globals())

@@ -11,7 +11,15 @@
     ├── ToolCorrectionLimitError      the model used up its corrections
     ├── InferParseError               the model does not speak the action language
     ├── SubagentLimitError            too many or too deeply nested children
+    ├── AdmissionError                a group has no place for another run
     ├── StreamGapError                the events that a reader wants next are kept no longer
+    ├── AgentNotFoundError            no agent is registered under this address
+    ├── TransportError                a request to another agent could not be carried out as asked
+    │   ├── TransportConnectionError  nobody answers there, or the line broke (a ConnectionError too)
+    │   ├── TransportTimeoutError     no answer in time (a TimeoutError too)
+    │   ├── TransportRemoteError      the other side answered with an error
+    │   ├── TransportProtocolError    the answer is not in the language of this protocol
+    │   └── TransportLimitError       too large for one side's limits (a ValueError too)
     ├── TaskCancellationError         the control call is wrong, not the task
     │   ├── TaskNotFoundError
     │   ├── TaskNotCancelableError
@@ -189,6 +197,14 @@ class SubagentLimitError(ProtolinkError):
     """A child was refused: too many children, too many at once, or nested too deeply."""
 
 
+class AdmissionError(ProtolinkError):
+    """A group has no place for another run; nothing was begun. ``code``: queue_full or queue_timeout."""
+
+    def __init__(self, message: str, *, code: str) -> None:
+        super().__init__(message)
+        self.code = code
+
+
 class StreamGapError(ProtolinkError):
     """A reader wants an event that has left the replay window of its run. Nothing is wrong with the run.
 
@@ -203,6 +219,59 @@ class StreamGapError(ProtolinkError):
             f"Event {requested} is kept no longer; the first available is {first_available}: show the run from "
             f"handle.report and read on with after={first_available - 1}"
         )
+
+
+class AgentNotFoundError(ProtolinkError):
+    """No agent is registered under this address: it never was, was taken off, or has not been heard of for too long."""
+
+
+class TransportError(ProtolinkError):
+    """A request to another agent could not be carried out as asked.
+
+    ``outcome_unknown``: the request may have been carried out all the same; look before asking again. ``retryable``:
+    the same request may well be accepted later. ``status_code`` has the meaning it has in HTTP, None without an answer.
+    """
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        url: str | None = None,
+        request_id: str | None = None,
+        retryable: bool = False,
+        status_code: int | None = None,
+        outcome_unknown: bool = False,
+    ) -> None:
+        super().__init__(message)
+        self.url = url
+        self.request_id = request_id
+        self.retryable = retryable
+        self.status_code = status_code
+        self.outcome_unknown = outcome_unknown
+
+
+class TransportConnectionError(TransportError, ConnectionError):
+    """Nobody answers at this address, or the line broke; ``outcome_unknown`` tells whether a request was under way."""
+
+
+class TransportTimeoutError(TransportError, TimeoutError):
+    """No answer in time. Work that the request has started goes on."""
+
+
+class TransportRemoteError(TransportError):
+    """The other side answered with an error that has no class of its own here. ``code`` is its name on the wire."""
+
+    def __init__(self, message: str, *, code: str = "internal", **facts: Any) -> None:
+        super().__init__(message, **facts)
+        self.code = code
+
+
+class TransportProtocolError(TransportError):
+    """An answer came that cannot be read: the other side speaks another protocol or version."""
+
+
+class TransportLimitError(TransportError, ValueError):
+    """A request, an answer or an event is larger than one side allows."""
 
 
 class TaskCancellationError(ProtolinkError):
@@ -271,8 +340,9 @@ class CheckpointMismatchError(DurableExecutionError):
 class UncertainExecutionError(DurableExecutionError):
     """An effect was started and its outcome is not known. It is never repeated by itself.
 
-    Tools raise it with a message alone. The runtime fills ``run_id``, ``action_id`` and, where a tool has a probe,
-    ``proposal``. Next: look at the outside system, then ``agent.reconcile(run_id, action_id, result=...)``.
+    Tools raise it with a message alone. The runtime fills ``run_id``, ``action_id`` and, where a tool's probe found
+    something, ``finding``: that in words, and ``proposal``: arguments for ``reconcile``, or None. Next: look at the
+    outside system, then ``agent.reconcile(run_id, action_id, result=...)``, or ``unchanged="why"`` if it did nothing.
     """
 
     def __init__(
@@ -282,11 +352,13 @@ class UncertainExecutionError(DurableExecutionError):
         run_id: str | None = None,
         action_id: str | None = None,
         proposal: Mapping[str, Any] | None = None,
+        finding: str | None = None,
     ) -> None:
         super().__init__(message)
         self.run_id = run_id
         self.action_id = action_id
         self.proposal = dict(proposal) if proposal is not None else None
+        self.finding = finding
 
 
 class StoreUnavailableError(DurableExecutionError):

@@ -5,17 +5,24 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import field
+from typing import TYPE_CHECKING
 
-from ..drive.driver import Driver
 from ..errors import TaskAlreadyRunningError, TaskNotCancelableError, TaskNotFoundError
 from ..models import Task
-from ..runtime import CancellationToken
+from ..models.value import dataclass
+from ..runtime import CancellationToken, RunContext
+
+if TYPE_CHECKING:
+    from ..drive.driver import Driver
 
 
-@dataclass
+@dataclass(slots=True)
 class Active:
-    """One running task: its token, the asyncio task that owns it, and its driver once there is one."""
+    """One running task: its token, the asyncio task that owns it, and its driver once there is one.
+
+    ``number``: that of its first event.
+    """
 
     task: Task
     owner: asyncio.Task[object] | None
@@ -24,6 +31,7 @@ class Active:
     done: asyncio.Event = field(default_factory=asyncio.Event)
     driver: Driver | None = None
     depth: int = 0
+    number: int = 1
 
 
 class ActiveTasks:
@@ -31,6 +39,7 @@ class ActiveTasks:
 
     def __init__(self) -> None:
         self._tasks: dict[str, Active] = {}
+        self._numbers: dict[str, int] = {}
 
     @property
     def ids(self) -> tuple[str, ...]:
@@ -45,7 +54,7 @@ class ActiveTasks:
         owner = asyncio.current_task()
         found = self._tasks.get(task.id)
         if found is None:
-            found = self._tasks[task.id] = Active(task, owner)
+            found = self._tasks[task.id] = Active(task, owner, number=self._numbers.get(task.id, 1))
         elif found.owner is not owner:
             raise TaskAlreadyRunningError(f"Task '{task.id}' is running already")
         found.depth += 1
@@ -56,6 +65,19 @@ class ActiveTasks:
             if found.depth == 0:
                 del self._tasks[task.id]
                 found.done.set()
+
+    def taken(self, task_id: str) -> bool:
+        """True for a task that is running, or that a handle is about to run."""
+        return task_id in self._tasks or task_id in self._numbers
+
+    @contextmanager
+    def numbered(self, task_id: str, number: int) -> Iterator[None]:
+        """Number the events of a task that is registered meanwhile from ``number`` on; lower ones are taken."""
+        self._numbers[task_id] = number
+        try:
+            yield
+        finally:
+            del self._numbers[task_id]
 
     async def cancel(self, task_id: str, reason: str | None) -> Task:
         """Signal the task and wait until it has ended, except when it is canceled from inside itself."""
@@ -76,6 +98,11 @@ class ActiveTasks:
             await found.done.wait()
         return found.task
 
+    def inside(self, task_id: str) -> bool:
+        """True in the code of that task: its handler, or a tool that it runs."""
+        found = self._tasks.get(task_id)
+        return found is not None and self._from_inside(found)
+
     def within(self) -> bool:
         """True in the code of one of these tasks: its handler, or a tool that it runs."""
         return any(self._from_inside(found) for found in self._tasks.values())
@@ -83,3 +110,25 @@ class ActiveTasks:
     def _from_inside(self, found: Active) -> bool:
         current = asyncio.current_task()
         return current is found.owner or (found.driver is not None and found.driver.runs(current))
+
+
+def is_stored(task: Task) -> bool:
+    """Whether a stored run waits with this task: it waits on when only this submission was canceled."""
+    return task.state.value == "input-required"
+
+
+def ends_canceled(task: Task, token: CancellationToken) -> bool:
+    """End a task whose owner was canceled while no driver had it. True when somebody asked for that by its id.
+
+    Then the owner goes on with the canceled task; otherwise its own cancellation has to be raised again.
+    """
+    if not task.is_terminal:
+        reason = token.reason or "execution was canceled"
+        task.cancel(reason)
+        RunContext.from_task(task).cancel(reason).attach_to_task(task)
+    if not token.is_cancelled:
+        return False
+    current = asyncio.current_task()
+    if current is not None:
+        current.uncancel()
+    return True

@@ -5,67 +5,88 @@ It has a roster, an execution and a store; it executes nothing itself. Construct
 
 from __future__ import annotations
 
+import asyncio
 import os
-from collections.abc import AsyncGenerator, Callable, Iterable, Mapping
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Mapping, Sequence
+from concurrent import futures
 from contextlib import aclosing
-from typing import Any, ClassVar, Self
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, ClassVar, Self
 
+from .._lazy import Later
 from ..drive.clock import SystemClock
-from ..drive.driver import MAX_RESULT_BYTES, STORE_PATIENCE
-from ..drive.ending import interrupted
-from ..drive.ports import Clock
-from ..engine.project import Event
-from ..engine.receipts import export
-from ..engine.state import Run
+from ..drive.defaults import MAX_RESULT_BYTES, STORE_PATIENCE
+from ..drive.loop_thread import settled
 from ..errors import (
     DurableExecutionError,
     RunInterrupted,
     TaskExecutionError,
 )
-from ..journal.contract import DurableStore
 from ..llms import LLM, create_llm
 from ..models import AgentCard, AgentSkill, Task
-from ..runtime import (
-    ActionAuthorization,
-    ActionAuthorizer,
-    BudgetPolicy,
-    CancellationToken,
-    RunAction,
-    RunBudget,
-    RunContext,
-    RunEvent,
-    RunInterruption,
-    TaskCancellationRequest,
-)
+from ..models.unset import UNSET
+from ..runtime import ActionAuthorizer, BudgetPolicy, RunContext, RunInterruption, TaskCancellationRequest
+from ..state import State
+from ..storage import Storage
 from ..telemetry import Telemetry
 from ..tools import Tool
-from . import config
-from .active import ActiveTasks
+from .active import ActiveTasks, ends_canceled, is_stored
 from .checks import (
+    checked_callable,
     checked_card,
-    checked_handler,
     checked_llm,
     checked_policy,
     checked_run_store,
+    checked_storage,
     checked_store,
     checked_telemetry,
     choice,
     nonblank,
     positive,
+    positive_seconds,
+    seconds,
     without_streaming,
 )
-from .direct import DirectCalls
-from .drive import Drive
-from .execution import Execution
-from .handle import RunHandle
 from .limits import SubagentLimits
-from .probe import uncertain
-from .responses import UNSET, Response
+from .network import Network
 from .roster import Roster, WorkerTool
-from .stream import stream
 from .support import check_supported
 from .sync import SyncAgent
+
+if TYPE_CHECKING:
+    from ..client import AgentPeer
+    from ..drive import ending
+    from ..drive.ports import Clock
+    from ..engine import receipts
+    from ..engine import state as engine_state
+    from ..engine.project import Event
+    from ..engine.state import Run
+    from ..journal.contract import DurableStore
+    from ..runtime import ActionAuthorization, CancellationToken, EventSink, RunAction, RunBudget, RunEvent
+    from ..state import HistoryCompactionRequest, HistoryCompactionResult, StateOperationRequest, StateOperationResult
+    from ..transport import Transport
+    from . import config, direct, execution, handle, memory, probe, responses, resumed, stream
+    from .direct import DirectCalls
+    from .drive import Drive
+    from .execution import Execution
+    from .handle import RunHandle
+    from .memory import Memory
+    from .responses import Response
+    from .stored import StoredRuns
+else:
+    # What does the work is loaded with the first run: many programs make agents that they never ask anything.
+    ending = Later("..drive.ending", __package__)
+    receipts = Later("..engine.receipts", __package__)
+    engine_state = Later("..engine.state", __package__)
+    config = Later(".config", __package__)
+    direct = Later(".direct", __package__)
+    execution = Later(".execution", __package__)
+    handle = Later(".handle", __package__)
+    memory = Later(".memory", __package__)
+    probe = Later(".probe", __package__)
+    responses = Later(".responses", __package__)
+    resumed = Later(".resumed", __package__)
+    stream = Later(".stream", __package__)
 
 DEFAULT_SESSION = "invocation_session_id"
 
@@ -77,8 +98,12 @@ class Agent:
     functions or tools. ``policy`` judges every action, ``approval_handler`` is asked in live runs. ``durability``: a
     path or a DurableStore; then runs are stored, pause and can be resumed. ``execution_version`` names the
     application's own version of the contract under which runs are stored. ``yield_after_steps``: model turns of one
-    slice. ``run_store``: where tasks are recorded at each change of their state, and the reports of handles;
-    ``telemetry`` is told of every step; what these two raise is logged. ``budget_policy`` None switches budgets off.
+    slice. ``state``: what is remembered between the runs of a session, ``["conversation"]`` or a State, in ``storage``,
+    which is memory of the process when None. ``transport``: how others reach it, a Transport or its name.
+    ``registry``: where it finds peers, a Registry, a RegistryClient, or the name of a transport with ``registry_url``;
+    its answer is used for ``discovery_ttl`` seconds. ``run_store``: where tasks are recorded at each change of their
+    state, and the reports of handles; ``telemetry`` is told of every step; what these two raise is logged.
+    ``budget_policy`` None switches budgets off.
     ``sync_execution``: where blocking tools run, ``inline`` or ``thread``.
 
     Raises ValueError or TypeError for arguments that cannot be used; nothing is started.
@@ -95,8 +120,15 @@ class Agent:
         self,
         card: AgentCard | Mapping[str, Any] | None = None,
         *,
+        transport: Transport | str | None = None,
+        registry: Any = None,
+        registry_url: str | None = None,
+        discovery_ttl: float = 0,
+        registry_heartbeat_interval: float | None = None,
         llm: LLM | str | None = None,
         system_prompt: str | None = None,
+        storage: Storage | None = None,
+        state: State | Iterable[str] | None = None,
         name: str | None = None,
         description: str | None = None,
         url: str | None = None,
@@ -130,13 +162,13 @@ class Agent:
         if llm is not None and llm_factory is not None:
             raise ValueError("give either llm or llm_factory, not both")
         self.llm: LLM | None = create_llm(llm) if isinstance(llm, str) else checked_llm(llm)
-        self.llm_factory = llm_factory
+        self.llm_factory = checked_callable("llm_factory", llm_factory)
         self.system_prompt = system_prompt
         self.override_system_prompt = override_system_prompt
         self.expose_tool_results = expose_tool_results
         self.verbosity = choice("verbosity", verbosity, (0, 1, 2))
         self.policy = checked_policy(policy)
-        self.approval_handler = checked_handler(approval_handler)
+        self.approval_handler = checked_callable("approval_handler", approval_handler)
         self.run_store = checked_run_store(run_store)
         self.telemetry = checked_telemetry(telemetry)
         self.retrieval = choice("retrieval", retrieval, ("auto", "always", "required"))
@@ -151,16 +183,24 @@ class Agent:
         self.max_result_bytes = max_result_bytes
         self.store_patience = store_patience
         self.clock: Clock = clock or SystemClock()
+        self.storage = checked_storage(storage)
+        self.storage_given = storage is not None
+        self._state = State.of(state)
         self.max_sync_workers = positive("max_sync_workers", max_sync_workers) or 4
-        self._executor: ThreadPoolExecutor | None = None
+        self._executor: futures.ThreadPoolExecutor | None = None
         self.skills = choice("skills", skills, ("auto", "fixed"))
         self.sync_execution = choice("sync_execution", sync_execution, ("inline", "thread"))
         self.roster = Roster(self, tools or (), subagents or (), self.sync_execution)
         self.sync = SyncAgent(self)
         self._active = ActiveTasks()
-        self.execution = Execution(self)
-        self.runs = self.execution.runs
-        self._direct = DirectCalls(self, self.execution)
+        self.network = Network(
+            self,
+            transport,
+            registry,
+            registry_url,
+            discovery_ttl=seconds("discovery_ttl", discovery_ttl),
+            registry_heartbeat_interval=positive_seconds("registry_heartbeat_interval", registry_heartbeat_interval),
+        )
         self._describe()
 
     # ------------------------------------------------------------------------------------------------ what it is
@@ -193,11 +233,32 @@ class Agent:
         return self._active.ids
 
     @property
-    def sync_executor(self) -> ThreadPoolExecutor:
+    def sync_executor(self) -> futures.ThreadPoolExecutor:
         """The threads of blocking tools; made when first used."""
         if self._executor is None:
-            self._executor = ThreadPoolExecutor(self.max_sync_workers, thread_name_prefix=f"protolink-{self.name}")
+            self._executor = futures.ThreadPoolExecutor(
+                self.max_sync_workers, thread_name_prefix=f"protolink-{self.name}"
+            )
         return self._executor
+
+    @cached_property
+    def execution(self) -> Execution:
+        """The way to the driver."""
+        return execution.Execution(self)
+
+    @property
+    def runs(self) -> StoredRuns:
+        """The stored runs."""
+        return self.execution.runs
+
+    @cached_property
+    def memory(self) -> Memory:
+        """What is remembered between runs, in the storage."""
+        return memory.Memory(self.name, self.storage, self._state)
+
+    @cached_property
+    def _direct(self) -> DirectCalls:
+        return direct.DirectCalls(self, self.execution)
 
     # ------------------------------------------------------------------------------------------------ tools
 
@@ -265,7 +326,7 @@ class Agent:
         with self._active.register(task) as active:
             done = await self.run_task(task)
             if done.state.value == "input-required" and active.driver is not None:
-                raise interrupted(active.driver.run, done, active.driver.errors)
+                raise ending.interrupted(active.driver.run, done, active.driver.errors)
         return self._output(done)
 
     async def call_tool(self, tool_name: str, /, **kwargs: Any) -> Any:
@@ -307,7 +368,7 @@ class Agent:
 
         Closing the iterator early cancels the task.
         """
-        async with aclosing(stream(self, self._active, self.execution, task)) as events:
+        async with aclosing(stream.stream(self, self._active, self.execution, task)) as events:
             async for event in events:
                 yield event
 
@@ -316,6 +377,18 @@ class Agent:
         async with aclosing(self.handle_task_streaming(task)) as events:
             async for event in events:
                 yield event
+
+    async def call_agent(self, agent_url: str, task: Task, *, event_sink: EventSink | None = None) -> Task:
+        """Have the agent at ``agent_url`` do a task, once, and return it with its end. Delegations to peers go here.
+
+        ``event_sink`` takes the peer's events: while it works when both sides can stream, else those that it recorded.
+        UncertainExecutionError when it may have begun and its end is not known; TransportError when it did not begin.
+        """
+        return await self.network.call(agent_url, task, event_sink)
+
+    def peer(self, target: str | AgentCard) -> AgentPeer:
+        """An agent at another address to work with: by address, by card, or by a name that the registry knows."""
+        return self.network.peer(target)
 
     def start_run(
         self,
@@ -334,11 +407,11 @@ class Agent:
         if isinstance(prompt, Task):
             if session_id is not None or budget is not None or context is not None:
                 raise ValueError("a Task carries its own session, budget and context")
-            return RunHandle(self, prompt, event_buffer_size=event_buffer_size)
+            return handle.RunHandle(self, prompt, event_buffer_size=event_buffer_size)
         if not isinstance(prompt, str):
             raise TypeError(f"start_run takes text or a Task, not {type(prompt).__name__}")
         task = Task.create_infer(prompt=prompt, session_id=session_id, budget=budget, context=context)
-        return RunHandle(self, task, event_buffer_size=event_buffer_size)
+        return handle.RunHandle(self, task, event_buffer_size=event_buffer_size)
 
     async def cancel_task(self, task_id: str | TaskCancellationRequest, reason: str | None = None) -> Task:
         """Cancel a running task and return it. TaskNotFoundError unless it is running here."""
@@ -351,6 +424,51 @@ class Agent:
         """The live token of a running task."""
         found = self._active.get(task_id)
         return None if found is None else found.token
+
+    # ------------------------------------------------------------------------------------------------ among others
+
+    @property
+    def transport(self) -> Transport | None:
+        """How others reach this agent."""
+        return self.network.transport
+
+    @property
+    def registry(self) -> Any:
+        """Where this agent finds its peers."""
+        return self.network.registry
+
+    def start(self, *, register: bool = True) -> Awaitable[None]:
+        """Serve at the card's address and enter the registry. Harmless again; without a transport nothing happens.
+
+        Await it inside an event loop. Without one the call itself returns when all is ready.
+        """
+        return settled("start", lambda: self.network.start(register))
+
+    def stop(self) -> Awaitable[None]:
+        """Leave the registry and stop serving, when what runs here has ended. Harmless again. Like ``start``."""
+        return settled("stop", self.network.stop)
+
+    async def register(self) -> None:
+        """Enter the registry. RuntimeError without one."""
+        await self.network.register()
+
+    async def unregister(self) -> None:
+        """Leave the registry. RuntimeError without one."""
+        await self.network.unregister()
+
+    async def discover_agents(
+        self,
+        filter_by: Mapping[str, Any] | None = None,
+        *,
+        name: str | None = None,
+        role: str | None = None,
+        tags: Sequence[str] | str | None = None,
+    ) -> list[AgentCard]:
+        """The cards that the registry knows now, with this name, this role and all of these tags.
+
+        ``filter_by`` is a mapping of the same three names. RuntimeError without a registry.
+        """
+        return await self.network.discover(filter_by, name=name, role=role, tags=tags)
 
     # ------------------------------------------------------------------------------------------------ stored runs
 
@@ -374,10 +492,10 @@ class Agent:
         idempotent uncertain action to run again.
         """
         task, run, errors = await self._resume(
-            run_id, Response(request_id, approved, answer, fingerprint, arguments, reason), rerun
+            run_id, responses.Response(request_id, approved, answer, fingerprint, arguments, reason), rerun
         )
         if task.state.value == "input-required":
-            raise interrupted(run, task, errors)
+            raise ending.interrupted(run, task, errors)
         return self._output(task)
 
     async def resume_task(
@@ -393,21 +511,76 @@ class Agent:
         rerun: str | None = None,
     ) -> Task:
         """``resume`` that returns the whole task, also when it pauses again."""
-        response = Response(request_id, approved, answer, fingerprint, arguments, reason)
+        response = responses.Response(request_id, approved, answer, fingerprint, arguments, reason)
         task, *_ = await self._resume(run_id, response, rerun)
         return task
 
-    def reconcile(self, run_id: str, action_id: str, *, result: Any) -> None:
+    async def resume_run(
+        self,
+        run_id: str,
+        *,
+        request_id: str | None = None,
+        approved: bool | None = None,
+        answer: Any = UNSET,
+        fingerprint: str | None = None,
+        arguments: dict[str, Any] | None = None,
+        reason: str | None = None,
+        rerun: str | None = None,
+        event_buffer_size: int | None = None,
+    ) -> RunHandle:
+        """``resume`` that returns at once, with a handle of the run.
+
+        The handle numbers its events after the stored ones, which ``run_events`` has; its report tells of both. What
+        ``resume`` refuses is raised here, and then nothing has changed.
+        """
+        response = responses.Response(request_id, approved, answer, fingerprint, arguments, reason)
+        going_on = await resumed.ResumedRun.begin(self, run_id, response, rerun)
+        return handle.RunHandle(self, going_on.task, resumed=going_on, event_buffer_size=event_buffer_size)
+
+    def reconcile(self, run_id: str, action_id: str, *, result: Any = UNSET, unchanged: str | None = None) -> None:
         """Record what an uncertain action did, as verified outside. Executes nothing.
 
-        ``run_id`` may be a child's. DurableExecutionError when that action is not unresolved, TypeError for a result
-        that is no JSON; then nothing changes.
+        Give the ``result`` that the tool would have returned; or ``unchanged``, why it did nothing at all: then the
+        action is rejected as if its tool had said so, and a model may propose it again, to be judged anew. ``run_id``
+        may be a child's. DurableExecutionError when that action is not unresolved, TypeError for a result that is no
+        JSON, ValueError unless exactly one of the two is given; then nothing changes.
         """
-        self.runs.reconcile(run_id, action_id, result)
+        self.runs.reconcile(run_id, action_id, result, unchanged)
 
     def run_events(self, run_id: str, after: int = 0) -> list[RunEvent]:
         """The events of a stored run with a number above ``after``, read without owning it."""
         return self.runs.events(run_id, after)
+
+    # ------------------------------------------------------------------------------------------------ state
+
+    @property
+    def state(self) -> State:
+        """What is remembered between runs."""
+        return self._state
+
+    async def describe_state(
+        self, request: StateOperationRequest | Mapping[str, Any] | None = None, **which: Any
+    ) -> StateOperationResult:
+        """How much is remembered. ``which``: the fields of a StateOperationRequest, in place of one."""
+        return await self.memory.describe(memory.state_request(request, which))
+
+    async def reset_state(
+        self, request: StateOperationRequest | Mapping[str, Any] | None = None, **which: Any
+    ) -> StateOperationResult:
+        """Forget one session (``session_id=...``), or everything. StoreUnavailableError when that cannot be done."""
+        return await self.memory.reset(memory.state_request(request, which))
+
+    async def compact_state(
+        self, request: StateOperationRequest | Mapping[str, Any] | None = None, **which: Any
+    ) -> StateOperationResult:
+        """Drop the tool calls and results of older turns, and with ``keep_turns=N`` the turns before the newest N."""
+        return await self.memory.compact(memory.state_request(request, which))
+
+    async def compact_history(
+        self, request: HistoryCompactionRequest | Mapping[str, Any] | None = None, **which: Any
+    ) -> HistoryCompactionResult:
+        """Keep the newest messages of a session, or of the chat of the agent's own model; see the request's fields."""
+        return await self.memory.compact_history(memory.compaction_request(request, which), self.llm)
 
     # ------------------------------------------------------------------------------------------------ configuration
 
@@ -455,8 +628,13 @@ class Agent:
 
     async def _execute(self, task: Task, token: CancellationToken) -> Task:
         context = RunContext.ensure_task_context(task, agent_name=self.name)
-        begun = await self.execution.begin(task, context, token=token)
-        if isinstance(begun, Run):
+        try:
+            begun = await self.execution.begin(task, context, token=token)
+        except asyncio.CancelledError:
+            if not is_stored(task) and ends_canceled(task, token):
+                return task
+            raise
+        if isinstance(begun, engine_state.Run):
             return await self.stored_task(begun, task)
         return await self._finish(begun)
 
@@ -466,7 +644,7 @@ class Agent:
             active.driver = drive.driver
         await drive.finish()
         if drive.run.uncertain:
-            raise await uncertain(self, drive.run, drive.driver.errors)
+            raise await probe.uncertain(self, drive.run, drive.driver.errors)
         error = drive.failure()
         if error is not None:
             raise error
@@ -475,10 +653,10 @@ class Agent:
     async def stored_task(self, run: Run, task: Task | None = None) -> Task:
         """A stored run that is not driven now, as a task; the caller's own object when there is one."""
         if run.uncertain:
-            raise await uncertain(self, run, {})
+            raise await probe.uncertain(self, run, {})
         if run.phase == "active":
             raise DurableExecutionError(f"Run '{run.id}' was cut off while it ran; go on with resume('{run.id}')")
-        found = export(run)
+        found = receipts.export(run)
         if task is None:
             return found
         task.state, task.artifacts, task.metadata = found.state, found.artifacts, found.metadata
@@ -488,7 +666,7 @@ class Agent:
         self, run_id: str, response: Response, rerun: str | None
     ) -> tuple[Task, Run, dict[str, BaseException]]:
         begun = await self.execution.resume(run_id, response, rerun=rerun)
-        if isinstance(begun, Run):
+        if isinstance(begun, engine_state.Run):
             return await self.stored_task(begun), begun, {}
         with self._active.register(begun.task):
             return await self._finish(begun), begun.run, begun.driver.errors

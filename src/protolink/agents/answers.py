@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Any, Literal
 
 from ..models import Task
 from ..models.json import dumps
+from ..models.value import dataclass
 from ..runtime import RunEvent
+from ..runtime.fields import text_in
 from .final_text import FinalText
 from .window import is_fragment
 
@@ -49,7 +50,7 @@ class AnswerTrail:
     def add(self, event: RunEvent) -> Iterator[AnswerEvent]:
         if event.run_id != self._run_id:
             return
-        kind = event.payload.get("llm_event_type")
+        kind = text_in(event.payload, "llm_event_type")
         if is_fragment(event):
             text = self._reader.feed(str(event.payload.get("content") or ""))
             if text:

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import math
 import os
 import urllib.parse
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from ..journal.sqlite import SQLiteDurableStore
+from .. import journal
 from ..llms import LLM
 from ..models import AgentCapabilities, AgentCard
 from ..runtime import CapabilityPolicy
+from ..storage import InMemoryStorage, Storage
 from ..telemetry import Telemetry
 
 _STORE_METHODS = ("get", "acquire", "save", "release")
@@ -59,17 +61,17 @@ def checked_policy(policy: Any) -> Any:
     return policy
 
 
-def checked_handler(handler: Any) -> Any:
-    if handler is not None and not callable(handler):
-        raise TypeError(f"approval_handler must be callable, not {type(handler).__name__}")
-    return handler
+def checked_callable(name: str, value: Any) -> Any:
+    if value is not None and not callable(value):
+        raise TypeError(f"{name} must be callable, not {type(value).__name__}")
+    return value
 
 
 def checked_store(durability: Any) -> Any:
     if durability is None:
         return None
     if isinstance(durability, (str, os.PathLike)):
-        return SQLiteDurableStore(durability)
+        return journal.SQLiteDurableStore(durability)
     if all(callable(getattr(durability, method, None)) for method in _STORE_METHODS):
         return durability
     raise TypeError(
@@ -91,6 +93,18 @@ def positive(name: str, value: Any) -> int | None:
     return value
 
 
+def seconds(name: str, value: Any) -> float:
+    if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 <= value < math.inf:
+        raise ValueError(f"{name} must be a finite number of seconds, 0 or more")
+    return float(value)
+
+
+def positive_seconds(name: str, value: Any) -> float | None:
+    if value is not None and seconds(name, value) == 0:
+        raise ValueError(f"{name} must be above 0 seconds, or None")
+    return None if value is None else float(value)
+
+
 def nonblank(name: str, value: Any) -> str:
     if not isinstance(value, str) or not value.strip():
         raise ValueError(f"{name} must be nonblank text")
@@ -101,6 +115,14 @@ def checked_run_store(store: Any) -> Any:
     if store is not None and not callable(getattr(store, "save_task", None)):
         raise TypeError(f"run_store must have save_task(task, ...), which {type(store).__name__} has not")
     return store
+
+
+def checked_storage(storage: Any) -> Storage:
+    if storage is None:
+        return InMemoryStorage()
+    if not isinstance(storage, Storage):
+        raise TypeError(f"storage must be a Storage, not {type(storage).__name__}")
+    return storage
 
 
 def checked_telemetry(telemetry: Any) -> Telemetry | None:

@@ -22,7 +22,10 @@ from ..models import AgentCard
 from ..models.json import plain
 from ..models.shape import items, mapping, optional_text, required_text
 from ..runtime import BudgetPolicy, CapabilityPolicy
+from ..state import State
+from ..storage import SQLiteStorage, Storage
 from ..tools import as_tool
+from ..transport import RuntimeTransport, TransportConfig
 from . import llm_config, tool_config
 from .limits import SubagentLimits
 from .roster import WorkerTool
@@ -37,9 +40,13 @@ _TEXTS = ("skills", "sync_execution", "retrieval", "execution_version")
 _FLAGS = ("override_system_prompt", "expose_tool_results", "parallel_tool_calls")
 _COUNTS = ("verbosity", "max_sync_workers", "max_result_bytes", "yield_after_steps")
 _PLAIN = ("system_prompt", *_TEXTS, *_FLAGS, *_COUNTS, "store_patience")
-_PARTS = ("llm", "llm_factory", "policy", "budget_policy", "durability")
-_KEYS = frozenset({"card", "tools", "subagents", "subagent_limits", *_PLAIN, *_PARTS})
+_PARTS = ("llm", "llm_factory", "policy", "budget_policy", "durability", "storage", "state", "transport", "registry")
+_NETWORK = ("discovery_ttl", "registry_heartbeat_interval")
+_KEYS = frozenset({"card", "tools", "subagents", "subagent_limits", *_PLAIN, *_PARTS, *_NETWORK})
 _FACTORY = "llm_factory"
+_ATTACHED = ("policy", "budget_policy", "durability", "storage", "transport", "registry")
+#: Given as None, these are left out on purpose: no budgets, nobody who can reach the agent, no peers.
+_DETACHABLE = ("budget_policy", "transport", "registry")
 
 
 # ---------------------------------------------------------------------------------------------------- writing
@@ -60,6 +67,11 @@ def to_dict(agent: Agent) -> dict[str, Any]:
     found["budget_policy"] = _budget(agent.budget_policy)
     if agent.durability is not None:
         found["durability"] = _store(agent.durability)
+    if agent.storage_given:
+        found["storage"] = _storage(agent.storage)
+    if agent.state.modules:
+        found["state"] = agent.state.to_dict()
+    found |= _network(agent)
     found["subagents"] = [{"name": name, "reconnect_required": True} for name in agent.subagents]
     found["subagent_limits"] = agent.subagent_limits.to_dict() | {"background": agent.subagent_limits.background}
     return dict(plain(found))
@@ -83,6 +95,31 @@ def _store(store: Any) -> dict[str, Any]:
     found = {"type": "sqlite", "path": os.fspath(store.path), "lease_seconds": store.lease_seconds}
     more = {"synchronous": store.synchronous, "read_only": store.read_only}
     return found | {key: value for key, value in more.items() if value not in ("FULL", False)}
+
+
+def _storage(storage: Storage) -> dict[str, Any]:
+    """What is in memory ends with the process, so it is as little described as a custom storage."""
+    if type(storage) is not SQLiteStorage:
+        return _custom(storage)
+    return {
+        "type": "sqlite",
+        "path": os.fspath(storage.db_path),
+        "table_name": storage.table_name,
+        "namespace": storage.namespace,
+    }
+
+
+def _network(agent: Agent) -> dict[str, Any]:
+    """How the agent is reached and finds others. A registry is an object or an address of its own, and not written."""
+    found: dict[str, Any] = {}
+    transport = agent.transport
+    if transport is not None:
+        plain_one = type(transport) is RuntimeTransport and transport.config == TransportConfig()
+        found["transport"] = {"type": transport.transport_type} if plain_one else _custom(transport)
+    if agent.registry is not None:
+        found["registry"] = _custom(agent.registry)
+        found |= {key: getattr(agent.network, key) for key in _NETWORK if getattr(agent.network, key)}
+    return found
 
 
 # ---------------------------------------------------------------------------------------------------- reading
@@ -170,7 +207,7 @@ def _check_attached(
         for entry in entries
         if tool_config.must_be_given(entry) and entry["name"] not in tools
     ]
-    missing += [f"{key} ({key}=...)" for key in ("policy", "budget_policy", "durability") if _lacks(source, given, key)]
+    missing += [f"{key} ({key}=...)" for key in _ATTACHED if _lacks(source, given, key)]
     if "llm" not in given and _FACTORY not in given:
         if source.get(_FACTORY) is not None:
             missing.append("llm_factory (llm_factory=...)")
@@ -181,8 +218,7 @@ def _check_attached(
 
 
 def _lacks(source: Mapping[str, Any], given: Mapping[str, Any], key: str) -> bool:
-    """None reattaches nothing, but as a budget policy: there it switches budgets off on purpose."""
-    present = key in given and (given[key] is not None or key == "budget_policy")
+    present = key in given and (given[key] is not None or key in _DETACHABLE)
     return not present and bool((source.get(key) or {}).get("reconnect_required"))
 
 
@@ -213,6 +249,13 @@ def _arguments(source: Mapping[str, Any], given: Mapping[str, Any]) -> dict[str,
         found["budget_policy"] = _budget_policy(source["budget_policy"])
     if source.get("subagent_limits") is not None and "subagent_limits" not in given:
         found["subagent_limits"] = _limits(source["subagent_limits"])
+    if source.get("state") is not None and "state" not in given:
+        found["state"] = State.of(source["state"])
+    if source.get("storage") is not None and "storage" not in given:
+        found["storage"] = _opened_storage(source["storage"])
+    if source.get("transport") is not None and "transport" not in given:
+        found["transport"] = required_text(source["transport"], "type", f"{_WHAT} member 'transport'")
+    found |= {key: _number(source, key, 0.0) for key in _NETWORK if key in source}
     if source.get("durability") is not None and "durability" not in given:
         found["durability"] = _opened(source["durability"])
     return found | dict(given)
@@ -245,6 +288,17 @@ def _opened(data: Mapping[str, Any]) -> SQLiteDurableStore:
         lease_seconds=data.get("lease_seconds", 300.0),
         synchronous=optional_text(data, "synchronous", what) or "FULL",
         read_only=data.get("read_only", False),
+    )
+
+
+def _opened_storage(data: Mapping[str, Any]) -> SQLiteStorage:
+    what = f"{_WHAT} member 'storage'"
+    if data.get("type") != "sqlite":
+        raise ValueError(f"{what} is of an unknown type; give storage=...")
+    return SQLiteStorage(
+        required_text(data, "path", what),
+        table_name=optional_text(data, "table_name", what) or "storage",
+        namespace=required_text(data, "namespace", what),
     )
 
 

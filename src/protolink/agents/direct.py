@@ -12,6 +12,7 @@ from ..engine.state import Run
 from ..errors import ApprovalRequiredError
 from ..models import Task
 from ..runtime import CancellationToken, RunContext
+from .active import ends_canceled
 from .drive import Drive
 from .execution import Execution
 from .observing import Observation, traced
@@ -73,21 +74,12 @@ class DirectCalls:
         try:
             found = await self._agent.handle_task(task)
         except asyncio.CancelledError:
-            if not task.is_terminal:
-                task.cancel(token.reason or "execution was canceled")
-                self._note_canceled(task, token)
-            if token.is_cancelled:
-                current = asyncio.current_task()
-                if current is not None:
-                    current.uncancel()
+            if ends_canceled(task, token):
                 return task
             raise
         if not isinstance(found, Task):
             raise TypeError(f"handle_task must return a Task, not {type(found).__name__}")
         return found
-
-    def _note_canceled(self, task: Task, token: CancellationToken) -> None:
-        RunContext.from_task(task).cancel(token.reason or "execution was canceled").attach_to_task(task)
 
     async def _result(self, drive: Drive) -> Any:
         await drive.finish()

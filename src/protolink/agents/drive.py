@@ -23,8 +23,9 @@ from .observing import Observation
 from .pointing import PointingJournal
 
 #: Facts that could not be stored before a drive gave up, by store and run. Whoever opens the run next in this process
-#: stores them first. The store is kept with them, so that its id stays its own.
-_kept: dict[tuple[str | int, str], tuple[Any, list[Record]]] = {}
+#: stores them first. The store is kept with them, so that its id stays its own; and the run's salt, since the run may
+#: be deleted and its id used again meanwhile.
+_kept: dict[tuple[str | int, str], tuple[Any, str, list[Record]]] = {}
 
 
 #: Runs that could not be given up, since the store was away then. Nobody drives them; opening one gives it up first.
@@ -45,6 +46,14 @@ async def give_up(journal: PointingJournal | KeepNothing) -> None:
         _left[_place(journal.store, journal.run_id)] = journal
 
 
+def give_up_now(journal: PointingJournal) -> None:
+    """``give_up``, blocking: what was stored is stored, whether the store lets go of the run now or later."""
+    try:
+        journal.release_now()
+    except StoreUnavailableError:
+        _left[_place(journal.store, journal.run_id)] = journal
+
+
 def give_up_left(store: Any, run_id: str) -> None:
     """Give up what an earlier drive of this process could not; blocking. StoreUnavailableError when it still cannot."""
     left = _left.get(_place(store, run_id))
@@ -53,19 +62,23 @@ def give_up_left(store: Any, run_id: str) -> None:
         _left.pop(_place(store, run_id), None)
 
 
-def _keep(journal: PointingJournal, records: Sequence[Record]) -> None:
+def _keep(journal: PointingJournal, salt: str, records: Sequence[Record]) -> None:
     """Keep what happened. Intents that were not stored never began; the facts behind them move up."""
     happened = [record for record in records if not isinstance(record.fact, (f.ToolStarted, f.ModelStarted))]
     first = happened[0].n if happened else 0
     numbered = [Record(first + index, record.seq, record.at, record.fact) for index, record in enumerate(happened)]
-    _kept[_place(journal.store, journal.run_id)] = journal.store, numbered
+    _kept[_place(journal.store, journal.run_id)] = journal.store, salt, numbered
+
+
+def _salt(records: Sequence[Record]) -> str | None:
+    return getattr(records[0].fact, "salt", None) if records else None
 
 
 def store_kept(journal: PointingJournal) -> None:
     """Store what an earlier drive could not; blocking. Nothing when another owner went on with the run meanwhile."""
     place = _place(journal.store, journal.run_id)
-    _, kept = _kept.get(place, (None, []))
-    if kept and journal.records and journal.records[-1].n + 1 == kept[0].n:
+    _, salt, kept = _kept.get(place, (None, "", []))
+    if kept and _salt(journal.records) == salt and journal.records[-1].n + 1 == kept[0].n:
         journal.append_now(kept, status(fold([*journal.records, *kept])))
         journal.records.extend(kept)
     _kept.pop(place, None)
@@ -93,7 +106,7 @@ class Drive:
         except (StoreUnavailableError, asyncio.CancelledError):
             # Canceled while the store is away, too: what happened is kept whoever stops waiting for it.
             if isinstance(journal, PointingJournal) and self.driver.log.buffer:
-                _keep(journal, self.driver.log.buffer)
+                _keep(journal, self.run.salt, self._known())
             raise
         finally:
             if stop is not None:
@@ -102,6 +115,13 @@ class Drive:
             if self.observation is not None:
                 await self.observation.close()
         export(self.run)
+
+    def _known(self) -> list[Record]:
+        """What is to be kept. The end of a run in a conversation is left to a resume, which stores the turn first."""
+        buffer = self.driver.log.buffer
+        if self.run.conversation is None:
+            return buffer
+        return [record for record in buffer if not isinstance(record.fact, f.RunFinished)]
 
     def failure(self) -> BaseException | None:
         """The exception that a known end means for ``run_task``; None when the task says it all."""

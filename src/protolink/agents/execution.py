@@ -6,12 +6,11 @@ A live run and a durable one differ in their journal. Nothing is executed here.
 from __future__ import annotations
 
 import asyncio
-import secrets
-import uuid
 from collections.abc import Iterable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from .._lazy import Later
 from ..drive.driver import Driver
 from ..drive.journal import KeepNothing
 from ..drive.log import Sink
@@ -25,23 +24,29 @@ from ..engine.ledger import Ledger
 from ..engine.project import opening
 from ..engine.state import Run
 from ..errors import CheckpointMismatchError, DurableExecutionError
-from ..journal.codec import encode
-from ..models import DEFAULT_REDACTION_POLICY, Task
-from ..models.redaction.provider_keys import without_keys
+from ..models import Task
+from ..models.ids import new_uuid
+from ..models.redaction.foreign import foreign_text
 from ..runtime import CancellationToken, RunContext
-from .drive import Drive, give_up
-from .factories import make_models
-from .fingerprint import check, configuration
+from .changes import check
+from .drive import Drive, give_up, give_up_now
+from .factories import Models, make_models
+from .fingerprint import configuration
 from .node import Node, tree
 from .observing import Observation, traced
-from .parts import specs
+from .parts import specs, work_parts
+from .peers import find_peers
 from .pointing import PointingJournal
+from .remembering import RememberingJournal
 from .responses import Response, answer_to
 from .stored import StoredRuns
 from .support import check_supported
 
 if TYPE_CHECKING:
+    from ..journal import codec
     from .agent import Agent
+else:
+    codec = Later("..journal.codec", __package__)
 
 
 class Execution:
@@ -59,19 +64,27 @@ class Execution:
         token: CancellationToken | None = None,
         sinks: Iterable[Sink] = (),
         streaming: bool = False,
+        number: int = 1,
     ) -> Drive | Run:
-        """A drive that is about to start; for a task that is stored already, the run as it is stored."""
+        """A drive that is about to start; for a task that is stored already, the run as it is stored.
+
+        ``number``: that of its first event. A task that has ended does not run again: ValueError, or
+        DurableExecutionError when it is not stored.
+        """
         traced(self._agent, task, context)
         seen = Observation(self._agent, task, context)
         sinks = [*seen.sinks, *sinks]
         models = await make_models(self._agent)
-        nodes = tree(Node(self._agent, models))
+        nodes = await self._nodes(models)
         check_supported(self._agent, models)
+        how: dict[str, Any] = {"conversation": await self._recalled(task, context), "number": number}
         if self._agent.durability is None:
-            return self._live(task, context, nodes, seen, token=token, sinks=sinks, streaming=streaming)
-        first = self._first(task, context, nodes, configuration(self._agent, models))
-        encode(first)  # what cannot be stored is refused before the run's id is taken
-        journal = await self._open(context.run_id, create=True)
+            if task.is_terminal:
+                raise ValueError(f"Task '{task.id}' has ended already: {task.state.value}. Make a new task instead")
+            return self._live(task, context, nodes, seen, token=token, sinks=sinks, streaming=streaming, **how)
+        first = self._first(task, context, nodes, configuration(self._agent, models), **how)
+        codec.encode(first)  # what cannot be stored is refused before the run's id is taken
+        journal = await self._open(context.run_id, create=not task.is_terminal)
         try:
             if journal.records:
                 return await self._known(journal, task)
@@ -88,9 +101,10 @@ class Execution:
     ) -> Drive:
         """A drive that is never stored, on a budget that is shared. Without ``people`` nobody is asked.
 
-        ``above``: the policies of ancestors. The rest is the driver's: token, sinks, streaming.
+        ``above``: the policies of ancestors; ``root``: the agent whose clock, budget policy and limits count, where it
+        is not this one. The rest is the driver's: token, sinks, streaming.
         """
-        nodes = tree(Node(self._agent, await make_models(self._agent), above=above, people=people))
+        nodes = await self._nodes(await make_models(self._agent), above=above, people=people)
         return self._live(task, context, nodes, None, ledger=ledger, **how)
 
     async def resume(
@@ -106,10 +120,10 @@ class Execution:
         journal = await self._open(run_id)
         try:
             models = await make_models(self._agent)
-            nodes = tree(Node(self._agent, models))
+            nodes = await self._nodes(models)
             check_supported(self._agent, models)
             run = self.runs.read(journal)
-            check(run_id, run.configuration, configuration(self._agent, models))
+            check(self._agent, run, configuration(self._agent, models))
             facts = self._next_facts(run, response, rerun)
             if facts is None:
                 await give_up(journal)
@@ -137,21 +151,50 @@ class Execution:
 
     # ------------------------------------------------------------------------------------------------ starting
 
+    async def _nodes(self, models: Models, **how: Any) -> dict[str, AgentPort]:
+        """The agents of this drive's tree by path, with the peers that they know now."""
+        durable = self._agent.durability is not None
+        return tree(Node(self._agent, models, peers=await find_peers(self._agent), durable=durable, **how))
+
+    async def _recalled(self, task: Task, context: RunContext) -> list[dict[str, Any]] | None:
+        """The conversation that the run goes on with; None when nothing is remembered, or its model is not asked."""
+        agent = self._agent
+        if not agent.state.modules or not agent.can_infer or all(part.type != "infer" for part in work_parts(task)):
+            return None
+        return await agent.memory.recall(context.session_id)
+
     def _live(
-        self, task: Task, context: RunContext, nodes: dict[str, AgentPort], seen: Observation | None, **how: Any
+        self,
+        task: Task,
+        context: RunContext,
+        nodes: dict[str, AgentPort],
+        seen: Observation | None,
+        *,
+        conversation: list[dict[str, Any]] | None = None,
+        number: int = 1,
+        ledger: Ledger | None = None,
+        root: Agent | None = None,
+        **how: Any,
     ) -> Drive:
-        first = self._first(task, context, nodes, None)
+        first = self._first(task, context, nodes, None, conversation, number, root)
         run = start(first, task)
-        ledger = how.pop("ledger", None)
         if ledger is not None:
             run.ledger = ledger
+            ledger.start_clock(first.at)
         journal = KeepNothing()
-        driver = self._driver(run, journal, nodes, context, task, **how)
+        driver = self._driver(run, journal, nodes, context, task, root=root, **how)
         driver.log.begin(first, opening(run, first))
         return Drive(driver, journal, task, seen)
 
     def _first(
-        self, task: Task, context: RunContext, nodes: dict[str, AgentPort], contract: dict[str, str] | None
+        self,
+        task: Task,
+        context: RunContext,
+        nodes: dict[str, AgentPort],
+        contract: dict[str, str] | None,
+        conversation: list[dict[str, Any]] | None = None,
+        number: int = 1,
+        root: Agent | None = None,
     ) -> Record:
         """The first fact. A live run keeps no copy of its task: the caller's is the only one."""
         durable = contract is not None
@@ -163,10 +206,11 @@ class Execution:
             context=context.to_dict(),
             configuration=contract or {},
             durable=durable,
-            salt=str(uuid.UUID(bytes=secrets.token_bytes(16), version=4))[:23],
-            children=self._agent.subagent_limits.to_dict(),
+            salt=new_uuid()[:23],
+            children=self._agent.subagent_limits.to_dict() if root is None else root.subagent_limits.below(),
+            conversation=conversation,
         )
-        return Record(0, 1, self._agent.clock.now(), fact)
+        return Record(0, number, (root or self._agent).clock.now(), fact)
 
     def _driver(
         self,
@@ -179,21 +223,26 @@ class Execution:
         token: CancellationToken | None = None,
         sinks: Iterable[Sink] = (),
         streaming: bool = False,
+        root: Agent | None = None,
     ) -> Driver:
-        run.policy = self._agent.budget_policy
+        top = root or self._agent
+        run.policy = top.budget_policy
+        if run.conversation is not None:
+            agent = self._agent
+            journal = RememberingJournal(journal, run, agent.memory, agent.clock, agent.store_patience)
         return Driver(
             run,
             journal,
             nodes,
             context=context,
-            clock=self._agent.clock,
+            clock=top.clock,
             token=token,
             sinks=sinks,
             streaming=streaming,
             shown=task,
             max_result_bytes=self._agent.max_result_bytes,
             store_patience=self._agent.store_patience,
-            redact=_redacted,
+            redact=foreign_text,
         )
 
     async def _known(self, journal: PointingJournal, task: Task) -> Run:
@@ -229,12 +278,7 @@ class Execution:
 
 def _give_back(claim: asyncio.Future[PointingJournal]) -> None:
     if not claim.cancelled() and claim.exception() is None:
-        claim.result().release_now()
-
-
-def _redacted(text: str) -> str:
-    """Texts of foreign errors become facts and events; recognisable secrets stay out of them."""
-    return str(DEFAULT_REDACTION_POLICY.redact(without_keys(text)))
+        give_up_now(claim.result())
 
 
 def _refuse_finished(run: Run, response: Response) -> None:

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Iterator
+from contextlib import AbstractContextManager, nullcontext
 from typing import TYPE_CHECKING, Any
 
 from ..errors import DurableExecutionError
 from ..llms import LLM, create_llm
+from ..runtime.request_context import below, current_scope
+from .roster import members
 
 if TYPE_CHECKING:
     from .agent import Agent
@@ -19,17 +21,25 @@ Models = dict[str, LLM | None]
 async def make_models(agent: Agent) -> Models:
     """The models of an agent and of everybody below it. Exceptions of factories are the application's."""
     found: Models = {}
-    for path, member in _tree(agent, ""):
-        made = member.llm_factory() if member.llm_factory is not None else member.llm
-        found[path] = _checked(await made if inspect.isawaitable(made) else made)
+    for path, member in members(agent):
+        if member.llm_factory is None:
+            found[path] = None if member.llm is None else _checked(member.llm)
+            continue
+        with _visible(path):
+            made = member.llm_factory()
+            found[path] = _checked(await made if inspect.isawaitable(made) else made)
     return found
 
 
 def make_models_now(agent: Agent) -> Models:
     """The same without a loop. DurableExecutionError for a factory that has to be awaited."""
     found: Models = {}
-    for path, member in _tree(agent, ""):
-        made = member.llm_factory() if member.llm_factory is not None else member.llm
+    for path, member in members(agent):
+        if member.llm_factory is None:
+            found[path] = None if member.llm is None else _checked(member.llm)
+            continue
+        with _visible(path):
+            made = member.llm_factory()
         if inspect.isawaitable(made):
             if inspect.iscoroutine(made):
                 made.close()
@@ -38,14 +48,13 @@ def make_models_now(agent: Agent) -> Models:
     return found
 
 
-def _tree(agent: Agent, path: str) -> Iterator[tuple[str, Agent]]:
-    yield path, agent
-    for name, child in agent.roster.children.items():
-        yield from _tree(child, f"{path}/{name}".lstrip("/"))
+def _visible(path: str) -> AbstractContextManager[None]:
+    """A child's factory sees what a child may see of the request context."""
+    return below(current_scope()) if path else nullcontext()
 
 
-def _checked(made: Any) -> LLM | None:
+def _checked(made: Any) -> LLM:
     found = create_llm(made) if isinstance(made, str) else made
-    if found is not None and not isinstance(found, LLM):
+    if not isinstance(found, LLM):
         raise TypeError(f"llm_factory must return an LLM or its name, not {type(found).__name__}")
     return found

@@ -6,29 +6,17 @@ policies are meant to be today's.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
-from ..errors import CheckpointMismatchError
 from ..llms import LLM
+from ..models import DEFAULT_REDACTION_POLICY
 from ..models.json import digest
 from .factories import Models
 from .roster import WorkerTool
 
 if TYPE_CHECKING:
     from .agent import Agent
-
-_REASONS = {
-    "tool": "a stored call may not fit the changed tool",
-    "worker": "a stored delegation may not reach the worker it was meant for",
-    "model": "the conversation was led with another model or other settings",
-    "instructions": "the conversation was led under other instructions",
-    "slice": "the length of slices is part of the contract",
-    "limits": "the limits of the children are part of the contract",
-    "version": "the application declares another execution_version",
-    "agent": "the agent has another description",
-    "subagent": "the roster of children is another",
-}
 
 
 def configuration(agent: Agent, models: Models) -> dict[str, str]:
@@ -70,7 +58,9 @@ def _model(llm: LLM | None) -> dict[str, Any] | None:
     return {
         "provider": llm.provider,
         "model": llm.model,
-        "params": {key: _param(value) for key, value in llm.model_params.items()},
+        # Without what the redaction policy masks: a key that was rotated is no other model, and no digest may be
+        # made of a secret that somebody could guess.
+        "params": DEFAULT_REDACTION_POLICY.redact({key: _param(value) for key, value in llm.model_params.items()}),
         "reasoning": llm.reasoning,
         "tool_calling": llm.resolve_tool_calling(),
         "max_tool_corrections": llm.max_tool_corrections,
@@ -84,25 +74,3 @@ def _param(value: Any) -> Any:
     except TypeError:
         return type(value).__name__
     return value
-
-
-def check(run_id: str, stored: Mapping[str, str], current: Mapping[str, str]) -> None:
-    """CheckpointMismatchError naming every part that differs."""
-    changed = sorted(name for name in {*stored, *current} - {""} if stored.get(name) != current.get(name))
-    if not changed:
-        return
-    changes = [
-        {
-            "part": name,
-            "old": stored.get(name),
-            "new": current.get(name),
-            "breaking": True,
-            "reason": _REASONS[name.rsplit("/", 1)[-1].partition(":")[0]],
-        }
-        for name in changed
-    ]
-    raise CheckpointMismatchError(
-        f"Run '{run_id}' was stored under another configuration; changed: {', '.join(changed)}. "
-        "Restore the matching configuration, or start a new run",
-        changes=changes,
-    )

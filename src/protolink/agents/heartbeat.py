@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import threading
 import time
 from collections.abc import Callable
@@ -14,12 +15,18 @@ class Heartbeat:
     """One daemon thread for the process, started with the first long drive."""
 
     def __init__(self) -> None:
+        self._begin()
+
+    def _begin(self) -> None:
+        self._pid = os.getpid()
         self._lock = threading.Condition()
         self._watched: dict[int, tuple[PointingJournal, float, float]] = {}
         self._thread: threading.Thread | None = None
 
     def watch(self, journal: PointingJournal) -> Callable[[], None]:
         """Renew the journal's lease every third of it, until the returned function is called."""
+        if self._pid != os.getpid():
+            self._begin()  # a forked child must not keep the leases of its parent, nor wait for its lock
         every = journal.lease_seconds / 3
         key = id(journal)
         with self._lock:

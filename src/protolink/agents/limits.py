@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from ..models.value import dataclass
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,6 +24,10 @@ class SubagentLimits:
                 raise ValueError(f"SubagentLimits.{name} must be a whole number above 0")
         if not isinstance(self.background, bool):
             raise ValueError("SubagentLimits.background must be True or False")
+
+    def below(self) -> dict[str, int]:
+        """The same for the run of a child: ``above`` is how deep it stands itself."""
+        return {**self.to_dict(), "above": 1}
 
     def to_dict(self) -> dict[str, int]:
         return {

@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from ..drive.ports import AgentPort, Approver, ModelPort, QuestionTool, ToolPort
+from ..drive.ports import AgentPort, Approver, ModelPort, PeerPort, QuestionTool, ToolPort
 from ..engine.facts import Proposal, Spec
 from ..llms import LLM
 from ..llms.port import LLMPort
+from ..models import AgentCard
 from .factories import Models
-from .own_handlers import OwnHandlers
+from .peers import NOBODY, OwnHandler, PeerCalls, Peers
 from .policies import PolicyChain
 
 if TYPE_CHECKING:
@@ -21,7 +22,15 @@ class Node:
     """Implements ``drive.ports.AgentPort``."""
 
     def __init__(
-        self, agent: Agent, models: Models, path: str = "", above: Sequence[Any] = (), *, people: bool = True
+        self,
+        agent: Agent,
+        models: Models,
+        path: str = "",
+        above: Sequence[Any] = (),
+        *,
+        people: bool = True,
+        peers: Peers = NOBODY,
+        durable: bool = False,
     ) -> None:
         self.name = agent.name
         self.path = path
@@ -29,14 +38,26 @@ class Node:
         self._roster = agent.roster
         policies = (*above, agent.policy)
         self.policy = PolicyChain(policies)
-        own = {name: child for name, child in agent.roster.children.items() if child.handles_itself}
+        own = {name: OwnHandler(child) for name, child in agent.roster.children.items() if child.handles_itself}
+        remote = peers.get(path, {})
         self.handles_itself = agent.handles_itself
-        self.peers: ToolPort | None = OwnHandlers(own) if own else None
+        self.peers: PeerPort | None = (
+            PeerCalls(own, remote, list(agent.roster.children), durable=durable) if own or remote else None
+        )
         self.approver: Approver | None = agent.approval_handler if people else None
         llm = models[path]
-        self.model: ModelPort | None = _port(agent, llm) if llm is not None else None
+        offered = [] if durable else [peer.card for peer in remote.values()]
+        self.model: ModelPort | None = _port(agent, llm, offered) if llm is not None else None
         self.children: Mapping[str, AgentPort] = {
-            name: Node(child, models, f"{path}/{name}".lstrip("/"), policies, people=people)
+            name: Node(
+                child,
+                models,
+                f"{path}/{name}".lstrip("/"),
+                policies,
+                people=people,
+                peers=peers,
+                durable=durable,
+            )
             for name, child in agent.roster.children.items()
         }
 
@@ -79,13 +100,13 @@ def tree(root: Node) -> dict[str, AgentPort]:
     return found
 
 
-def _port(agent: Agent, llm: LLM) -> LLMPort:
+def _port(agent: Agent, llm: LLM, peers: Sequence[AgentCard]) -> LLMPort:
     return LLMPort(
         llm,
         system_prompt=agent.system_prompt or "",
         override=agent.override_system_prompt,
         agent_name=agent.name,
         tools=list(agent.roster.tools.values()),
-        cards=[child.card for child in agent.roster.children.values()],
+        cards=[*(child.card for child in agent.roster.children.values()), *peers],
         description=agent.description,
     )

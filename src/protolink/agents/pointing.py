@@ -4,12 +4,17 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+from .._lazy import Later
 from ..engine import facts as f
 from ..engine.facts import Record
-from ..journal.adapter import point_to_root
 from ..journal.contract import DurableStore, OpenJournal
+
+if TYPE_CHECKING:
+    from ..journal import adapter
+else:
+    adapter = Later("..journal.adapter", __package__)
 
 
 class PointingJournal:
@@ -42,7 +47,7 @@ class PointingJournal:
         for spec in children:
             parent: Any = (spec.context or {}).get("parent_run_id") or self.run_id
             name = spec.agent.rsplit("/", 1)[-1]
-            point_to_root(self.store, spec.run_id, name, root_run_id=self.run_id, parent_run_id=parent)
+            adapter.point_to_root(self.store, spec.run_id, name, root_run_id=self.run_id, parent_run_id=parent)
 
     def append_now(self, records: Sequence[Record], status: str) -> None:
         self._journal.append_now(records, status)

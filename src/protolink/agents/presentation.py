@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, fields
+from dataclasses import fields
 from typing import Any
 
+from ..models import DEFAULT_REDACTION_POLICY, RedactionPolicy
+from ..models.value import dataclass
 from ..runtime import RunEvent
 from ..runtime.fields import members, text_in
 
@@ -50,6 +52,12 @@ class PresentationEvent:
     parent_action_id: str | None
     delegation_id: str | None
     timestamp: str
+
+    @classmethod
+    def of(cls, event: RunEvent, redaction_policy: RedactionPolicy | None = None) -> PresentationEvent | None:
+        """A run's event, such as a stored one, as activity; None when it is none. Names are masked."""
+        policy = redaction_policy or DEFAULT_REDACTION_POLICY
+        return presented(event, lambda name: str(policy.redact(name)))
 
     def to_dict(self) -> dict[str, Any]:
         """All fields."""

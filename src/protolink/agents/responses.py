@@ -10,16 +10,7 @@ from ..engine.state import Request, Run
 from ..errors import DurableExecutionError
 from ..models import new_id
 from ..models.turn import Call
-
-
-class Unset:
-    """The type of an argument that was not given, where None has a meaning."""
-
-    def __repr__(self) -> str:
-        return "<unset>"
-
-
-UNSET = Unset()
+from ..models.unset import UNSET, Unset
 
 
 @dataclass(frozen=True)

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
 from ..models import Task
+from ..models.json import plain
+from ..models.value import dataclass
 from ..runtime import RunHandoff, RunReport, ToolEvidence
 
 
@@ -13,9 +14,10 @@ from ..runtime import RunHandoff, RunReport, ToolEvidence
 class RunResult:
     """How one execution attempt ended.
 
-    ``status``: completed, failed, canceled or input-required. ``output`` only when completed. ``error``: ``{"code",
-    "message", ...}`` when failed, and for a run whose provider is down. ``handoff`` when a work slice ended.
-    ``report`` and ``tool_evidence`` cover this attempt.
+    ``status``: completed, failed, canceled, input-required, or uncertain when nobody knows how a remote run ended.
+    ``output`` only when completed, as JSON where it has that form. ``error``: ``{"code", "message", ...}`` when failed
+    or uncertain, and for a run whose provider is down. ``handoff`` when a work slice ended. ``report`` and
+    ``tool_evidence`` cover this attempt.
     """
 
     status: str
@@ -37,6 +39,14 @@ def result_of(task: Task) -> RunResult:
         error = {**last, "message": task.metadata.get("error") or "the task failed", "blockers": blockers}
     waiting = task.metadata.get("interruption") or {}
     if status == "input-required" and waiting.get("kind") == "retry":
-        error = {"code": waiting["request"]["code"], "message": waiting["request"]["message"]}
-    output = task.get_output() if status == "completed" else None
+        error = {key: waiting["request"].get(key) for key in ("code", "message")}
+    output = _told(task.get_output()) if status == "completed" else None
     return RunResult(status, task, output, error, handoff=RunHandoff.from_task(task))
+
+
+def _told(output: Any) -> Any:
+    """The same JSON whether the run was live, stored or remote; what has no JSON form is the tool's own object."""
+    try:
+        return plain(output)
+    except TypeError:
+        return output

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import copy
 import re
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 from ..drive.ports import InvalidArguments, QuestionTool, ToolPort
 from ..models.turn import RESERVED_NAMES
+from ..models.value import dataclass
 from ..tools import Tool, as_tool
 
 if TYPE_CHECKING:
@@ -24,7 +24,7 @@ _TASK_SCHEMA = {
 }
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class WorkerTool:
     """A tool-shaped declaration of one child. It is metadata: calling it does nothing but say how it is meant."""
 
@@ -65,11 +65,9 @@ class Roster:
         if isinstance(tool, WorkerTool):
             raise ValueError(f"'{tool.name}' belongs to the agent that declared it; use add_worker_tool() there")
         ready = as_tool(tool)
-        if isinstance(ready, Tool) and ready.sync_execution is None and self._sync_execution == "thread":
-            ready = copy.copy(ready)
-            ready.sync_execution = "thread"
-        if isinstance(ready, Tool) and ready.executor is None:
-            ready.executor = self._owner.sync_executor
+        if isinstance(ready, Tool) and (ready.sync_execution or self._sync_execution) == "thread":
+            ready = copy.copy(ready)  # the caller's own may be another agent's too, with other threads
+            ready.sync_execution, ready.executor = "thread", self._owner.sync_executor
         self.tools[ready.name] = ready
 
     def add_worker(self, worker: str, name: str | None, tool: str | None, description: str | None) -> WorkerTool:
@@ -107,6 +105,8 @@ class Roster:
 
         if not isinstance(getattr(child, "roster", None), Roster):
             raise TypeError(f"subagents must be Agents, not {type(child).__name__}")
+        if "/" in child.name:
+            raise ValueError(f"The subagent name '{child.name}' holds a '/', which separates names in the tree")
         taken = {self._owner.name.casefold(), *(name.casefold() for name in self.children)}
         if child.name.casefold() in taken:
             raise ValueError(f"The subagent name '{child.name}' is taken (names are compared ignoring case)")
@@ -134,3 +134,10 @@ class Roster:
         schemas: Mapping[str, Any] = {"i": found.input_schema, "o": found.output_schema}
         copies = copy.deepcopy(dict(schemas))
         return WorkerTool(alias, text, copies["i"], copies["o"], child.name, tool, child)
+
+
+def members(agent: Agent, path: str = "") -> Iterator[tuple[str, Agent]]:
+    """An agent and everybody below it, with their places in the tree: "" the root, "writer/checker" below it."""
+    yield path, agent
+    for name, child in agent.roster.children.items():
+        yield from members(child, f"{path}/{name}".lstrip("/"))

@@ -1,34 +1,44 @@
-"""Children that an application starts beside a live run, on the run's own budget."""
+"""Children that an application starts beside a live run, on the run's own budget.
+
+Each is a live run of its own whose ledger, clock, limits and policies are those of the parent. It hears of the parent's
+cancellation at once, and the parent's end waits for it.
+"""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Coroutine
+from contextlib import aclosing
+from itertools import count
+from typing import TYPE_CHECKING, Any
 
 from ..drive.driver import Driver
-from ..engine.project import Event
-from ..errors import DurableExecutionError, SubagentLimitError
+from ..errors import DurableExecutionError, SubagentLimitError, TaskNotCancelableError, TaskNotFoundError
 from ..models import Task
-from ..runtime import CancellationToken, RunContext, RunEvent
+from ..models.ids import new_id
+from ..runtime import RunContext, RunEvent
+from ..runtime.request_context import below, current_scope
 
 if TYPE_CHECKING:
     from .agent import Agent
-    from .drive import Drive
 
 Tell = Callable[[RunEvent], None]
+
+ENDED = "the run has ended; nothing can be spawned any more"
 
 
 class SubagentHandle:
     """One child at work. ``id`` is that of its task. It ends with its parent at the latest."""
 
-    def __init__(self, task: Task, run_id: str, token: CancellationToken, drive: Drive) -> None:
+    def __init__(
+        self, agent: Agent, task: Task, run_id: str, work: Coroutine[Any, Any, None], driver: Driver | None
+    ) -> None:
         self.id = task.id
         self.run_id = run_id
         self.task = task
-        self._token = token
-        self._drive = drive
-        self._running = asyncio.get_running_loop().create_task(self._run())
+        self._agent = agent
+        self._driver = driver
+        self._running = asyncio.get_running_loop().create_task(work)
 
     @property
     def done(self) -> bool:
@@ -37,17 +47,21 @@ class SubagentHandle:
 
     async def result(self) -> Task:
         """Wait for the child's end; its task tells how it ended. Canceling the waiter leaves the child alone."""
-        return await asyncio.shield(self._running)
+        await asyncio.shield(self._running)
+        return self.task
 
     async def cancel(self, reason: str = "Parent cancelled child") -> None:
         """Cancel the child and wait until it has ended. Harmless after its end."""
-        if not self.done:
-            self._drive.driver.cancel(reason)
-            await asyncio.wait([self._running])
-
-    async def _run(self) -> Task:
-        await self._drive.finish()
-        return self._drive.task
+        if self.done:
+            return
+        if self._driver is not None:
+            self._driver.cancel(reason)
+        else:
+            try:
+                await self._agent.cancel_task(self.id, reason)
+            except (TaskNotFoundError, TaskNotCancelableError):
+                pass  # it has ended meanwhile
+        await asyncio.wait([self._running])
 
 
 class Spawned:
@@ -58,7 +72,9 @@ class Spawned:
         self._context = context
         self._tell = tell
         self._children: list[SubagentHandle] = []
+        self._starting = 0
         self._closed = False
+        self._request = current_scope()  # the run's own: whoever spawns may belong to another request
 
     async def start(self, name: str, prompt: str, driver: Driver) -> SubagentHandle:
         """ValueError for an unknown child or a blank prompt, SubagentLimitError beyond the parent's limits."""
@@ -70,51 +86,100 @@ class Spawned:
             raise ValueError("the prompt for a subagent must be nonblank text")
         if child.durability is not None:
             raise DurableExecutionError(f"Subagent '{name}' is durable and cannot run beside a live parent")
+        if self._closed:
+            raise RuntimeError(ENDED)
         self._check_limits(driver)
-        task = Task.create_infer(prompt=prompt, context=self._context.child(agent_name=child.name))
-        found = await self._begun(child, task, driver)
-        self._children.append(found)
-        return found
+        driver.run.ledger.children += 1  # before anything is awaited: others may be spawned meanwhile
+        self._starting += 1
+        try:
+            with below(self._request):
+                return await self._begun(child, prompt, driver)
+        except Exception:
+            driver.run.ledger.children -= 1
+            raise
+        finally:
+            self._starting -= 1
 
     async def close(self) -> None:
-        """Cancel the children that are left, and wait for them."""
+        """Cancel the children that are left, and wait for them. Nothing can be spawned any more."""
         self._closed = True
         await asyncio.gather(*(child.cancel("The parent has ended") for child in self._children))
 
-    async def _begun(self, child: Agent, task: Task, driver: Driver) -> SubagentHandle:
-        context = RunContext.from_task(task)
-        token = CancellationToken()
-        ledger = driver.run.ledger
+    # ------------------------------------------------------------------------------------------------ inside
+
+    async def _begun(self, child: Agent, prompt: str, driver: Driver) -> SubagentHandle:
+        context = self._context.child(agent_name=child.name)
+        context.session_id = new_id("session")
+        task = Task.create_infer(prompt=prompt, context=context)
+        tell = self._teller(context)
+        if child.handles_itself:
+            return await self._handling(child, task, context, tell, driver)
         drive = await child.execution.begin_live(
             task,
             context,
-            ledger,
+            driver.run.ledger,
             people=True,
             above=(self._parent.policy,),
-            token=token,
-            sinks=[lambda event: self._forward(event, context)],
+            root=self._parent,
+            sinks=[tell],
             streaming=True,
         )
         if self._closed:
-            raise RuntimeError("the run has ended; nothing can be spawned any more")
-        found = SubagentHandle(task, context.run_id, token, drive)
-        # The end of the child stops the clock that both share; the parent is still at work.
-        found._running.add_done_callback(lambda _: None if self._closed else ledger.start_clock(driver.clock.now()))
+            driver.run.ledger.stop_clock(driver.clock.now())
+            raise RuntimeError(ENDED)
+        if driver.token.is_cancelled:
+            drive.driver.cancel(driver.token.reason)
+        driver.beside.append(drive.driver)
+        return self._added(SubagentHandle(child, task, context.run_id, drive.finish(), drive.driver), driver)
+
+    async def _handling(
+        self, child: Agent, task: Task, context: RunContext, tell: Callable[[Any], None], driver: Driver
+    ) -> SubagentHandle:
+        """A child that handles its tasks itself: its handler is authoritative, and its run its own."""
+        begun = asyncio.Event()
+
+        async def handle() -> None:
+            try:
+                async with aclosing(child.handle_task_streaming(task)) as events:
+                    async for event in events:
+                        begun.set()
+                        tell(event)
+            finally:
+                begun.set()
+
+        found = self._added(SubagentHandle(child, task, context.run_id, handle(), None), driver)
+        await begun.wait()  # from now on its task can be canceled
+        return found
+
+    def _added(self, found: SubagentHandle, driver: Driver) -> SubagentHandle:
+        self._children.append(found)
+        listed = driver.run.task.metadata.setdefault("subagent_runs", [])
+        listed.append({"task_id": found.id, "run_id": found.run_id, "agent": found._agent.name, "action_id": None})
         return found
 
     def _check_limits(self, driver: Driver) -> None:
         limits = self._parent.subagent_limits
-        count = driver.run.children + len(self._children) + 1
-        if count > limits.max_children:
-            raise SubagentLimitError(f"Subagent count exceeded: {count} > {limits.max_children}")
-        active = sum(not child.done for child in self._children) + 1
+        number = driver.run.children + 1
+        if number > limits.max_children:
+            raise SubagentLimitError(f"Subagent count exceeded: {number} > {limits.max_children}")
+        delegated = sum(frame.parent is not None for frame in driver.run.open.values())
+        active = sum(not child.done for child in self._children) + self._starting + delegated + 1
         if active > limits.max_concurrency:
             raise SubagentLimitError(f"Too many subagents at once: {active} > {limits.max_concurrency}")
 
-    def _forward(self, event: Event, context: RunContext) -> None:
+    def _teller(self, context: RunContext) -> Callable[[Any], None]:
         """A child's event in the parent's stream keeps its identity and never ends the parent."""
-        found = RunEvent.from_task_event(event, context=context)
-        found.metadata |= {"source_final": found.final, "parent_run_id": found.metadata.get("parent_run_id")}
-        found.metadata["parent_run_id"] = found.metadata["parent_run_id"] or self._context.run_id
-        found.final = False
-        self._tell(found)
+        numbers = count(1)
+
+        def tell(event: Any) -> None:
+            found = RunEvent.from_task_event(event, context=context)
+            link = {
+                "source_sequence": next(numbers),
+                "source_final": found.final,
+                "parent_run_id": self._context.run_id,
+            }
+            found.metadata = {**link, **found.metadata}  # that of a delegation further down stays
+            found.final = False
+            self._tell(found)
+
+        return tell

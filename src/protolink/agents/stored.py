@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from .._lazy import Later
 from ..drive.ending import uncertain_error
+from ..drive.log import complete
+from ..drive.outcome import printable
 from ..engine import facts as f
 from ..engine.commands import Stage
 from ..engine.decide import decide
@@ -13,17 +16,22 @@ from ..engine.facts import Record
 from ..engine.fold import fold
 from ..engine.project import opening, project
 from ..engine.state import Run, status
-from ..errors import DurableExecutionError
-from ..journal.adapter import open_journal, stored_records
+from ..errors import CheckpointMismatchError, DurableExecutionError
+from ..journal.contract import RunCheckpoint
 from ..models.json import plain
+from ..models.unset import UNSET
 from ..runtime import RunContext, RunEvent
-from .drive import give_up_left, store_kept
+from .changes import changes, check
+from .drive import give_up_left, give_up_now, store_kept
 from .factories import make_models_now
-from .fingerprint import check, configuration
+from .fingerprint import configuration
 from .pointing import PointingJournal
 
 if TYPE_CHECKING:
+    from ..journal import adapter
     from .agent import Agent
+else:
+    adapter = Later("..journal.adapter", __package__)
 
 
 class StoredRuns:
@@ -43,11 +51,11 @@ class StoredRuns:
         """Own a run. The caller releases it."""
         check_id(run_id)
         give_up_left(self.store, run_id)
-        journal = PointingJournal(open_journal(self.store, run_id, self._agent.name, create=create), self.store)
+        journal = PointingJournal(adapter.open_journal(self.store, run_id, self._agent.name, create=create), self.store)
         try:
             store_kept(journal)
         except BaseException:
-            journal.release_now()
+            give_up_now(journal)
             raise
         return journal
 
@@ -58,30 +66,42 @@ class StoredRuns:
         return fold(journal.records)
 
     def records(self, run_id: str) -> list[Record]:
-        """The stored facts of a run, without owning it. DurableExecutionError when there is none."""
-        checkpoint = self.store.get(self.root_of(run_id))
-        if checkpoint is None:
-            raise DurableExecutionError(f"There is no run '{run_id}' in this store")
-        return stored_records(checkpoint)
+        """The stored facts of a run, without owning it.
+
+        DurableExecutionError when there is none, or its id was taken and nothing followed; CheckpointMismatchError when
+        it is another agent's.
+        """
+        found = self._checkpoint(self.root_of(run_id))
+        if found.agent_name != self._agent.name:
+            raise CheckpointMismatchError(
+                f"Run '{run_id}' belongs to agent '{found.agent_name}', not to '{self._agent.name}'"
+            )
+        records = adapter.stored_records(found)
+        if not records:
+            raise DurableExecutionError(f"Run '{run_id}' was never started")
+        return records
 
     def stored(self, run_id: str) -> Run:
         """A stored run, folded, without owning it."""
-        records = self.records(run_id)
-        if not records:
-            raise DurableExecutionError(f"Run '{run_id}' was never started")
-        return fold(records)
+        return fold(self.records(run_id))
 
     def root_of(self, run_id: str) -> str:
         """The id whose journal holds the run: its own, or its root's."""
         check_id(run_id)
-        checkpoint = self.store.get(run_id)
-        if checkpoint is None:
-            raise DurableExecutionError(f"There is no run '{run_id}' in this store")
-        root = checkpoint.data.get("root_run_id")
+        root = self._checkpoint(run_id).data.get("root_run_id")
         return root if isinstance(root, str) else run_id
 
+    def _checkpoint(self, run_id: str) -> RunCheckpoint:
+        found = adapter.checkpoint_of(self.store, run_id)
+        if found is None:
+            raise DurableExecutionError(f"There is no run '{run_id}' in this store")
+        return found
+
     def events(self, run_id: str, after: int) -> list[RunEvent]:
-        """The events of a stored run with a number above ``after``, in order."""
+        """The events of a stored run with a number above ``after``, in order; of a child, those of it and below it.
+
+        Numbers are those of the root's stream, and so is everything in them, the task in a final status included.
+        """
         records = self.records(run_id)
         run = start(records[0])
         context = RunContext.from_dict(run.root.context)
@@ -92,12 +112,13 @@ class StoredRuns:
                 evolve(run, record)
             for number, event in enumerate(raw, record.seq):
                 if number > after:
+                    complete(run, event)
                     found.append(RunEvent.from_task_event(event, context=context, sequence=number))
-        return found
+        return found if run_id == run.id else [event for event in found if _within(run, event.run_id, run_id)]
 
-    def reconcile(self, run_id: str, action_id: str, result: Any) -> Run:
-        """Store a verified outcome as the receipt of an uncertain action."""
-        receipt = plain(result)
+    def reconcile(self, run_id: str, action_id: str, result: Any = UNSET, unchanged: str | None = None) -> Run:
+        """Store a verified outcome as the receipt of an uncertain action: its result, or why all is unchanged."""
+        receipt = _receipt(action_id, result, unchanged)
         journal = self.open(self.root_of(run_id))
         try:
             run = self.read(journal)
@@ -110,11 +131,11 @@ class StoredRuns:
                 raise DurableExecutionError(
                     f"Run '{run_id}' has no unresolved action '{action_id}' (it is {state}); nothing was changed"
                 )
-            ledger.stage(f.Reconciled(action_id, receipt))
+            ledger.stage(receipt)
             ledger.store()
             return run
         finally:
-            journal.release_now()
+            give_up_now(journal)
 
     def cancel(self, run_id: str) -> Run:
         """Cancel a stopped run and everything below it. A run that has ended stays as it is."""
@@ -133,10 +154,14 @@ class StoredRuns:
             ledger.store()
             return run
         finally:
-            journal.release_now()
+            give_up_now(journal)
+
+    def changes(self, run: Run) -> list[dict[str, Any]]:
+        """What is not as it was when the run was stored: the ``changes`` of a CheckpointMismatchError, or nothing."""
+        return changes(self._agent, run, configuration(self._agent, make_models_now(self._agent)))
 
     def _check(self, run: Run) -> None:
-        check(run.id, run.configuration, configuration(self._agent, make_models_now(self._agent)))
+        check(self._agent, run, configuration(self._agent, make_models_now(self._agent)))
 
 
 class Repair:
@@ -167,6 +192,24 @@ class Repair:
         if self._run.outcome is None:
             self.stage(f.Parked())
         self._journal.append_now(self._records, status(self._run))
+
+
+def _within(run: Run, run_id: str | None, above: str) -> bool:
+    """True for a child and everybody below it."""
+    while run_id is not None and run_id != above:
+        scope = run.scopes.get(run_id)
+        run_id = None if scope is None else scope.parent_run
+    return run_id is not None
+
+
+def _receipt(action_id: str, result: Any, unchanged: str | None) -> f.Reconciled:
+    if (result is UNSET) == (unchanged is None):
+        raise ValueError("reconcile with result=, what the action returned, or with unchanged=, why it did nothing")
+    if unchanged is None:
+        return f.Reconciled(action_id, plain(result))
+    if not isinstance(unchanged, str) or not unchanged.strip():
+        raise ValueError("unchanged must be nonblank text: why the action did nothing")
+    return f.Reconciled(action_id, unchanged=printable(unchanged))
 
 
 def check_id(run_id: Any) -> None:

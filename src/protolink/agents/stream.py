@@ -6,11 +6,13 @@ import asyncio
 from collections.abc import AsyncGenerator
 from typing import TYPE_CHECKING, Any
 
+from ..drive.log import told
 from ..engine.project import Event
 from ..engine.state import Run
 from ..models import Task, TaskErrorEvent, TaskStatusUpdateEvent
+from ..models.redaction.foreign import foreign_text
 from ..runtime import RunContext
-from .active import Active, ActiveTasks
+from .active import Active, ActiveTasks, ends_canceled, is_stored
 from .execution import Execution
 
 if TYPE_CHECKING:
@@ -57,7 +59,15 @@ async def _work(
 
 async def _default(agent: Agent, execution: Execution, task: Task, active: Active, queue: asyncio.Queue[Any]) -> None:
     context = RunContext.ensure_task_context(task, agent_name=agent.name)
-    begun = await execution.begin(task, context, token=active.token, sinks=[queue.put_nowait], streaming=True)
+    try:
+        begun = await execution.begin(
+            task, context, token=active.token, sinks=[queue.put_nowait], streaming=True, number=active.number
+        )
+    except asyncio.CancelledError:
+        if not is_stored(task) and ends_canceled(task, active.token):
+            queue.put_nowait(_final(task))
+            return
+        raise
     if isinstance(begun, Run):
         await agent.stored_task(begun, task)
         queue.put_nowait(_final(task))
@@ -72,12 +82,16 @@ async def _custom(agent: Agent, task: Task, queue: asyncio.Queue[Any]) -> None:
     try:
         found = await agent._handled(task, agent._active.get(task.id).token)  # type: ignore[union-attr]
     except Exception as error:  # the application's handler; the stream tells it and ends
+        text = foreign_text(str(error)) or type(error).__name__
         if not task.is_terminal:
-            task.fail(str(error) or type(error).__name__)
-        queue.put_nowait(TaskErrorEvent(task.id, type(error).__name__, str(error)))
+            task.fail(text)
+        queue.put_nowait(TaskErrorEvent(task.id, type(error).__name__, text))
         found = task
-    queue.put_nowait(_final(found))
+    if found is not task:  # the handler's own object; the caller's tells the same
+        task.state, task.messages, task.artifacts = found.state, found.messages, found.artifacts
+        task.metadata, task.flow_state = {**task.metadata, **found.metadata}, found.flow_state
+    queue.put_nowait(_final(task))
 
 
 def _final(task: Task) -> TaskStatusUpdateEvent:
-    return TaskStatusUpdateEvent(task.id, None, task.state.value, True, {"task": task.to_dict()})
+    return TaskStatusUpdateEvent(task.id, None, task.state.value, True, {"task": told(task)})

@@ -13,19 +13,19 @@ from ..runtime import RunEvent
 
 
 class EventWindow:
-    """Numbered 1, 2, 3, ... ``size``: how many of the latest events can be read again; None keeps all.
+    """Numbered on from ``last``. ``size``: how many of the latest events can be read again; None keeps all.
 
     Events that leave the window are still told to the report, fragments of a model's text excepted. The last event of
     a run is never out of the window.
     """
 
-    def __init__(self, size: int | None = None) -> None:
+    def __init__(self, size: int | None = None, last: int = 0) -> None:
         self.size = size
-        self.last = 0
+        self.last = last
         self.ended = False
         self._events: dict[int, RunEvent] = {}
         self._left: list[RunEvent] = []
-        self._change: asyncio.Event | None = None
+        self._waiting: list[asyncio.Future[None]] = []
 
     @property
     def first(self) -> int:
@@ -69,14 +69,17 @@ class EventWindow:
                 yield event
             if self.ended:
                 return
-            if self._change is None:
-                self._change = asyncio.Event()
-            await self._change.wait()
+            change = asyncio.get_running_loop().create_future()
+            self._waiting.append(change)
+            await change
 
     def _tell(self) -> None:
-        if self._change is not None:
-            self._change.set()
-            self._change = None
+        if not self._waiting:
+            return
+        waiting, self._waiting = self._waiting, []
+        for change in waiting:
+            if not change.done():  # a reader that was canceled
+                change.set_result(None)
 
 
 def is_fragment(event: RunEvent) -> bool:

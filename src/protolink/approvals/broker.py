@@ -72,14 +72,12 @@ class ApprovalBroker:
 
     def pending(self, scope: ApprovalScope) -> tuple[ApprovalRecord, ...]:
         """What waits for a decision in these runs, the oldest first."""
-        return tuple(record for record in self.records(scope) if record.status == "pending")
+        found = self._shown(self._ledger.unresolved(_checked_scope(scope)))
+        return tuple(record for record in found if record.status == "pending")  # one may just have expired
 
     def records(self, scope: ApprovalScope) -> tuple[ApprovalRecord, ...]:
         """All records of these runs, the oldest first. Changing one changes nothing here."""
-        found = self._ledger.within(_checked_scope(scope))
-        for entry in found:
-            self._expire_if_due(entry)
-        return tuple(_snapshot(entry) for entry in found)
+        return self._shown(self._ledger.within(_checked_scope(scope)))
 
     def events(self, scope: ApprovalScope) -> ApprovalSubscription:
         """What is pending in these runs now, then each later change: new requests and how they are settled."""
@@ -105,6 +103,11 @@ class ApprovalBroker:
         return self._ledger.prune(_checked_count("keep", keep) or 0)
 
     # ------------------------------------------------------------------------------------------------ inside
+
+    def _shown(self, entries: list[Entry]) -> tuple[ApprovalRecord, ...]:
+        for entry in entries:
+            self._expire_if_due(entry)
+        return tuple(_snapshot(entry) for entry in entries)
 
     def _open(self, request: ApprovalRequest) -> Entry:
         loop = asyncio.get_running_loop()
@@ -146,15 +149,17 @@ class ApprovalBroker:
         return "approved" if decision.approved else "denied"
 
     def _expire_if_due(self, entry: Entry) -> None:
-        """The loop's timer may be late; the deadline counts all the same."""
+        """The loop's timer may be late; the deadline counts all the same. In other threads the timer alone settles."""
+        if entry.answer is not None and entry.answer.get_loop() is not asyncio._get_running_loop():
+            return
         expires = entry.record.expires_at
         if expires is not None and self._clock.now() >= expires and entry.record.status == "pending":
             self._give_up(entry, "expired")
 
     def _give_up(self, entry: Entry, status: ApprovalStatus) -> None:
         """Settle without a person. Nobody can be told of a storage that fails here, and the refusal stands."""
-        if entry.record.status != "pending":
-            return
+        if entry.record.status != "pending" or (status == "expired" and _waits(entry) is None):
+            return  # settled, or canceled a moment ago
         decision = None
         if status == "expired":
             decision = ApprovalDecision(False, entry.record.request.request_id, EXPIRED)

@@ -37,6 +37,7 @@ class ApprovalLedger:
         self._keep = keep_resolved
         self._entries: dict[str, Entry] = {}
         self._runs: dict[str, dict[str, Entry]] = {}
+        self._open: dict[str, Entry] = {}
         self._resolved: dict[str, None] = {}
         self._number = 0
         self._read()
@@ -49,10 +50,16 @@ class ApprovalLedger:
         found = [entry for run_id in scope.run_ids for entry in self._runs.get(run_id, {}).values()]
         return sorted(found, key=lambda entry: entry.number)
 
+    def unresolved(self, scope: ApprovalScope) -> list[Entry]:
+        """Those that wait, the oldest first. It costs the same however many were resolved before."""
+        found = [entry for entry in self._open.values() if entry.record.request.run_id in scope.run_ids]
+        return sorted(found, key=lambda entry: entry.number)
+
     def add(self, request: ApprovalRequest, record: ApprovalRecord) -> Entry:
         """Take up a new request; it is stored when this returns. What the storage raises leaves nothing behind."""
         entry = self._enter(record, record.to_dict())
         entry.live = request
+        self._open[request.request_id] = entry
         try:
             self._write()
         except BaseException:
@@ -66,6 +73,7 @@ class ApprovalLedger:
         decision = None if record.decision is None else record.decision.to_dict()
         entry.record, entry.stored = record, {**stored, "status": record.status, "decision": decision}
         self._resolved[key] = None
+        self._open.pop(key, None)
         try:
             self._trim()
             self._write()
@@ -73,6 +81,7 @@ class ApprovalLedger:
             if undo:
                 entry.record, entry.stored = before, stored
                 self._resolved.pop(key, None)
+                self._open[key] = entry
                 self._restore(entry)
             raise
 
@@ -116,6 +125,7 @@ class ApprovalLedger:
     def _drop(self, entry: Entry) -> None:
         request = entry.record.request
         del self._entries[request.request_id]
+        self._open.pop(request.request_id, None)
         self._resolved.pop(request.request_id, None)
         of_run = self._runs[request.run_id]
         del of_run[request.request_id]

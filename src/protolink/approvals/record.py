@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from typing import Any, Literal, cast, get_args
 
 from ..models.json import plain
 from ..models.shape import mapping, required_text
+from ..models.value import dataclass
 from ..runtime import ApprovalDecision, ApprovalRequest
 from ..runtime.fields import number
 

@@ -35,6 +35,8 @@ class ApprovalSubscription:
         while not self._closed:
             if self._records:
                 return self._records.popleft()
+            if self._waiting is not None and not self._waiting.done():
+                raise RuntimeError("a subscription has one reader; make another one with events()")
             self._waiting = asyncio.get_running_loop().create_future()
             await self._waiting
         raise StopAsyncIteration

@@ -44,7 +44,7 @@ def performed(work: Callable[[], T], *, next_command: str | None = None) -> T:
     try:
         return work()
     except UncertainExecutionError as error:
-        found = f"\nIts probe found: {_json(error.proposal)}" if error.proposal else ""
+        found = f"\nIts probe proposes to record: {_json(error.proposal)}" if error.proposal else ""
         hint = f"\nNext: {next_command}" if next_command else ""
         fail(f"{error}{found}{hint}", UNCERTAIN)
     except Exception as error:  # the application's tools and model run here; nobody above would tell what went wrong

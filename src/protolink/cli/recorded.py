@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import sqlite3
+from collections.abc import Callable
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, TypeVar
 
 import typer
 
@@ -12,15 +14,17 @@ from ..runtime import RunEvent, RunReport, diff_run_reports
 from ..storage import SQLiteRunStore
 from . import show
 from .exits import FAILED, OK, USAGE
-from .output import console, fail, performed, print_json, visible
+from .output import console, fail, print_json, visible
 from .run import runs
 
 __all__ = ["runs"]
 
+T = TypeVar("T")
+
 Store = Annotated[Path, typer.Option(metavar="FILE", help="A store of run reports; it is only read.")]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 
-_DIFF_CODES = "Exit codes: 0 the reports match; 1 they differ; 2 one of them is missing."
+_DIFF_CODES = "Exit codes: 0 the reports match; 1 they differ; 2 one of them is missing or cannot be read."
 _REPLAY_CODES = "Exit codes: 0 shown; 1 there is no such run or task."
 
 
@@ -31,7 +35,7 @@ def replay(
     as_json: AsJson = False,
 ) -> None:
     """Show the timeline of a recorded run: of its report, else of its task's snapshot."""
-    source, events = performed(lambda: _events(store, recorded))
+    source, events = _read(store, lambda found: _events(found, recorded), FAILED) or (None, [])
     if source is None:
         fail(f"There is no report and no task '{recorded}' in {store}")
     shown = [event.to_dict(redaction_policy=DEFAULT_REDACTION_POLICY) for event in events]
@@ -49,7 +53,9 @@ def diff(
     as_json: AsJson = False,
 ) -> None:
     """Compare two recorded runs. Values are redacted in both views."""
-    reports = performed(lambda: {run_id: _report(store, run_id) for run_id in (baseline, candidate)})
+    ids = (baseline, candidate)
+    reports = _read(store, lambda found: {run_id: found.get_report(run_id) for run_id in ids}, USAGE)
+    reports = reports or dict.fromkeys(ids)
     missing = [run_id for run_id, report in reports.items() if report is None]
     if missing:
         _missing(baseline, candidate, missing, as_json)
@@ -78,16 +84,22 @@ def _about(baseline: str, candidate: str, status: str, missing: list[str]) -> di
     }
 
 
-def _report(store: Path, run_id: str) -> RunReport | None:
-    return SQLiteRunStore(store, read_only=True).get_report(run_id) if store.exists() else None
+def _read(store: Path, work: Callable[[SQLiteRunStore], T], code: int) -> T | None:
+    """What ``work`` finds in the store; None when there is no such file. The command ends when it cannot be read."""
+    if not store.exists():
+        return None
+    try:
+        return work(SQLiteRunStore(store, read_only=True))
+    except (sqlite3.Error, ValueError, TypeError) as error:
+        fail(f"{store} cannot be read as a store of recorded runs: {error}", code)
 
 
-def _events(store: Path, recorded: str) -> tuple[str | None, list[RunEvent]]:
+def _events(store: SQLiteRunStore, recorded: str) -> tuple[str | None, list[RunEvent]]:
     """Where the events were found, and they themselves, numbered for reading."""
-    report = _report(store, recorded)
+    report = store.get_report(recorded)
     if report is not None:
         return "report", _numbered(list(report.events))
-    task = SQLiteRunStore(store, read_only=True).get_task(recorded) if store.exists() else None
+    task = store.get_task(recorded)
     if task is not None:
         return "task", _numbered([RunEvent.from_dict(item) for item in task.metadata.get("run_events", [])])
     return None, []

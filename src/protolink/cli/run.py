@@ -104,7 +104,9 @@ def why(run_id: RunId, factory: Factory = None, as_json: AsJson = False) -> None
     """Say in one paragraph why a run stands where it stands, and which command moves it on."""
     manager = _manager(factory)
     commands = _commands(factory)
-    found = performed(lambda: explain(manager.inspect(run_id), manager.events(run_id), commands))
+    found = performed(
+        lambda: explain(manager.inspect(run_id), manager.events(run_id), commands, manager.obstacles(run_id))
+    )
     if as_json:
         print_json({"run_id": run_id, **found.to_dict()})
     else:
@@ -191,14 +193,19 @@ def cancel(run_id: RunId, factory: Factory = None, as_json: AsJson = False) -> N
 def reconcile(
     run_id: RunId,
     action_id: Annotated[str, typer.Argument(metavar="ACTION", help="Id of the uncertain action.")],
-    result: Annotated[str, typer.Option(metavar="JSON", help="What the action did, as you verified it.")],
+    result: Annotated[str | None, typer.Option(metavar="JSON", help="What the action did, as you verified it.")] = None,
+    unchanged: Annotated[
+        str | None, typer.Option(metavar="TEXT", help="Instead: why it did nothing at all, as you verified it.")
+    ] = None,
     factory: Factory = None,
     as_json: AsJson = False,
 ) -> None:
     """Record what an uncertain action did, after you looked. Executes nothing; resume the run afterwards."""
-    verified = _json("--result", result)
+    if (result is None) == (unchanged is None):
+        _usage("give exactly one of --result JSON (what the action did) and --unchanged TEXT (why it did nothing)")
+    verified = {"unchanged": unchanged} if result is None else {"result": _json("--result", result)}
     manager = _manager(factory)
-    found = performed(lambda: manager.reconcile(run_id, action_id, result=verified))
+    found = performed(lambda: manager.reconcile(run_id, action_id, **verified))
     if as_json:
         print_json(found)
         return

@@ -7,11 +7,15 @@ import shlex
 import shutil
 import sys
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from ..models.value import dataclass
+
 Projection = Mapping[str, Any]
+
+#: What RunManager tells of a run that nobody owns, in an application that is what it was.
+NO_OBSTACLES: Mapping[str, Any] = {"owned_until": None, "changes": (), "problem": None}
 
 _ENDED = ("action.completed", "action.rejected", "action.failed", "action.denied", "action.canceled")
 
@@ -52,12 +56,27 @@ def program(called: str) -> str:
     return shlex.quote(called)
 
 
-def explain(run: Projection, events: Sequence[Mapping[str, Any]], commands: Commands) -> Explanation:
-    """From the run's projection and its stored events, both redacted."""
+def explain(
+    run: Projection,
+    events: Sequence[Mapping[str, Any]],
+    commands: Commands,
+    obstacles: Mapping[str, Any] = NO_OBSTACLES,
+) -> Explanation:
+    """From the run's projection, its stored events and its ``obstacles`` (as RunManager gives them), all redacted."""
+    found = _explained(run, events, commands, obstacles["owned_until"])
+    text = found.paragraph + _owned(obstacles["owned_until"]) + _changed(obstacles["changes"], obstacles["problem"])
+    return Explanation(text, found.command)
+
+
+def _explained(
+    run: Projection, events: Sequence[Mapping[str, Any]], commands: Commands, owned: str | None
+) -> Explanation:
     run_id, head = run["run_id"], f"Run {run['run_id']} of {run['agent_name']}"
     if run["uncertain_actions"]:
         return _uncertain(head, run, events, commands)
     waiting = run["interruption"]
+    if run["status"] == "working" and (owned is not None or waiting is None):
+        return _working(head, run, events, commands, owned)
     if waiting is not None:
         return _waiting(head, run, waiting, commands)
     match run["status"]:
@@ -67,8 +86,6 @@ def explain(run: Projection, events: Sequence[Mapping[str, Any]], commands: Comm
         case "failed" | "canceled" as status:
             text = f"{head} ended {status}{_reason(events)}. It cannot be resumed. {_work(run)}"
             return Explanation(text, commands.run("events", run_id))
-        case "working":
-            return _working(head, run, events, commands)
         case status:
             return Explanation(f"{head} is {status}; resuming goes on with it.", commands.run("resume", run_id))
 
@@ -78,9 +95,10 @@ def _uncertain(head: str, run: Projection, events: Sequence[Any], commands: Comm
     more = len(run["uncertain_actions"]) - 1
     since = _time_of(events, action["action_id"], "action.started")
     text = (
-        f"{head} is uncertain: '{action['name']}' was started{since}, and its process ended without a receipt. Its "
+        f"{head} is uncertain: '{action['name']}' was started{since}, and {_unknown(events, action['action_id'])}. Its "
         "effect may have happened, in full, in part or not at all, and protolink does not repeat it. Look at the "
-        "system that it acts on; then record as JSON what you found, in the form of the tool's own result."
+        "system that it acts on; then record as JSON what you found, in the form of the tool's own result, or give "
+        "--unchanged TEXT instead of --result if it did nothing."
     )
     if more:
         text += f" {more} more of its actions are uncertain as well."
@@ -120,14 +138,48 @@ def _waiting(head: str, run: Projection, waiting: Mapping[str, Any], commands: C
             return Explanation(text + tail, commands.run("resume", run_id))
 
 
-def _working(head: str, run: Projection, events: Sequence[Any], commands: Commands) -> Explanation:
+def _unknown(events: Sequence[Any], action_id: str) -> str:
+    """Why the outcome is unknown: the tool's own words, where it had any."""
+    told = [event for event in events if event["type"] == "action.uncertain" and event.get("action_id") == action_id]
+    error = (told[-1]["payload"].get("error") or {}) if told else {}
+    if not error.get("message"):
+        return "its process ended without a receipt"
+    return f"ended without a receipt: {error['message'].rstrip('.')}"
+
+
+def _working(head: str, run: Projection, events: Sequence[Any], commands: Commands, owned: str | None) -> Explanation:
     open_actions = _started(events)
     effect = f" It had started {', '.join(open_actions)}, of which no receipt is stored." if open_actions else ""
-    text = (
-        f"{head} was working when it was last stored: a process is still at work on it, or that process was cut "
-        f"off.{effect} Resuming is safe: it is refused while somebody owns the run, and repeats no effect."
-    )
+    if owned is not None:
+        text = f"{head} is being worked on.{effect}"
+    else:
+        text = (
+            f"{head} was working when it was last stored, and nobody is known to be at work on it: its process was cut "
+            f"off.{effect} Resuming is safe: it is refused while somebody owns the run, and repeats no effect."
+        )
     return Explanation(text, commands.run("resume", run["run_id"]))
+
+
+def _owned(until: str | None) -> str:
+    if until is None:
+        return ""
+    return (
+        " A process owns the run, and renews its lease while it lives; if it is gone, everybody else has to wait "
+        f"until {until[:19].replace('T', ' ')} UTC."
+    )
+
+
+def _changed(changes: Sequence[Mapping[str, Any]], problem: str | None) -> str:
+    """What has to be put back before anything else works."""
+    if problem is not None:
+        return f" Whether the application has changed since then cannot be told here: {problem.rstrip('.')}."
+    if not changes:
+        return ""
+    parts = "; ".join(f"{change['part']} ({change['reason']})" for change in changes)
+    return (
+        f" The application is not what it was when the run was stored, so every command that goes on with it is "
+        f"refused. Changed: {parts}. Restore that first."
+    )
 
 
 def _started(events: Sequence[Any]) -> list[str]:

@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING, Any
 
 from ..engine import facts as f
 from ..engine.commands import Ask, Authorize
+from ..engine.evolve import NO_HANDLER
 from ..engine.state import Action, Frame, Request
 from ..models.ids import new_id
-from ..runtime import ApprovalDecision, ApprovalRequest, PolicyDecision, UserInputRequest
+from ..runtime import ApprovalDecision, ApprovalRequest, BudgetDecision, PolicyDecision, PolicyEffect, UserInputRequest
 from .outcome import Outcome, Performed, one
 from .ports import AnswerTimedOut, QuestionTool
 
@@ -47,7 +48,7 @@ def _decided(driver: Driver, action: Action, decision: Any) -> Outcome:
     if not isinstance(decision, PolicyDecision):
         error = TypeError(f"a policy must return a PolicyDecision, not {type(decision).__name__}")
         return _unjudged(driver, action, error)
-    if decision.effect.value != "require_approval":
+    if decision.effect is not PolicyEffect.REQUIRE_APPROVAL:
         return one(f.Decided(action.id, decision))
     request = action.request or new_id("approval")
     return one(f.Decided(action.id, decision, request, action.request_at or driver.time(), action.expires))
@@ -61,24 +62,28 @@ def _unjudged(driver: Driver, action: Action, error: Exception) -> Outcome:
 # ---------------------------------------------------------------------------------------------------- people
 
 
-def ask(driver: Driver, command: Ask) -> Performed | None:
-    """Ask whoever is connected; None when nobody is. Never called in a durable run: that one parks."""
+def ask(driver: Driver, command: Ask) -> Performed:
+    """Ask whoever is connected; without anybody it is a refusal. Never called in a durable run: that one parks."""
     request = driver.run.requests[command.request]
     frame = driver.run.frames[request.frame]
     if request.kind == "approval":
         approver = driver.agent(frame).approver
-        return None if approver is None else _approve(driver, frame, request, approver)
+        return _nobody(request) if approver is None else _approve(driver, frame, request, approver)
     assert request.action is not None
     tool = driver.agent(frame).tool(driver.run.actions[request.action].call.tool)
     if tool is None or not tool.asks_user:
-        return None
+        return _nobody(request)
     return _put(driver, request, tool)
+
+
+def _nobody(request: Request) -> Outcome:
+    return one(f.Expired(request.id, NO_HANDLER))
 
 
 async def _approve(driver: Driver, frame: Frame, request: Request, approver: Any) -> Outcome:
     shown = ApprovalRequest.from_dict(request.body)
     try:
-        async with driver.limit(driver.run.ledger.deadline(driver.clock.now())) as limit:
+        with driver.limit(driver.run.ledger.deadline(driver.clock.now())) as limit:
             found = approver(shown, driver.context(frame))
             decision = await found if inspect.isawaitable(found) else found
         return one(_answer(request, decision))
@@ -86,9 +91,24 @@ async def _approve(driver: Driver, frame: Frame, request: Request, approver: Any
         return Outcome()
     except Exception as error:  # the application's handler failed: nobody approved
         if isinstance(error, TimeoutError) and limit.expired:
-            return one(f.Expired(request.id, "the runtime budget is used up"), error)
+            return one(_out_of_time(driver, frame), error)
         assert request.action is not None
         return _unjudged(driver, driver.run.actions[request.action], error)
+
+
+def _out_of_time(driver: Driver, frame: Frame) -> f.BudgetDenied:
+    """Nobody refused anything: the time for it ended while a person was asked."""
+    ledger = driver.run.ledger
+    usage = ledger.usage(driver.clock.now())
+    decision = BudgetDecision(
+        effect="deny",
+        limit_name="max_runtime_seconds",
+        observed=usage.runtime_seconds,
+        limit=ledger.budget.max_runtime_seconds,
+        message="Run budget exceeded: max_runtime_seconds was used up while a person was asked",
+        usage=usage,
+    )
+    return f.BudgetDenied(frame.id, decision.to_dict())
 
 
 def _answer(request: Request, decision: Any) -> f.Answered:
@@ -101,14 +121,14 @@ def _answer(request: Request, decision: Any) -> f.Answered:
     return f.Answered(request.id, decision.approved, decision.reason, decision.decided_by)
 
 
-def _put(driver: Driver, request: Request, tool: QuestionTool) -> Performed | None:
+def _put(driver: Driver, request: Request, tool: QuestionTool) -> Performed:
     waiting = tool.ask(UserInputRequest.from_dict(request.body))
-    return None if waiting is None else _await_answer(driver, request, waiting)
+    return _nobody(request) if waiting is None else _await_answer(driver, request, waiting)
 
 
 async def _await_answer(driver: Driver, request: Request, waiting: Awaitable[str | None]) -> Outcome:
     try:
-        async with driver.limit(driver.run.ledger.deadline(driver.clock.now())) as limit:
+        with driver.limit(driver.run.ledger.deadline(driver.clock.now())) as limit:
             return one(f.Answered(request.id, await waiting))
     except asyncio.CancelledError:
         return Outcome()

@@ -12,13 +12,12 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Callable, Coroutine, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from ..engine import facts as f
 from ..engine.commands import Ask, Authorize, CallModel, Command, Compose, Invoke, Prepare, Stage
 from ..engine.decide import backs_off, decide, wake_at
-from ..engine.evolve import NO_HANDLER
 from ..engine.facts import Fact
 from ..engine.state import Action, Frame, Run
 from ..errors import StoreUnavailableError
@@ -28,15 +27,24 @@ from ..models.json import encode
 from ..runtime import CancellationToken, RunContext, RunEvent
 from .authorize import ask, authorize
 from .clock import SystemClock
+from .defaults import MAX_RESULT_BYTES, STORE_PATIENCE
 from .limit import Limit
 from .log import Log, Sink
 from .model_call import call_model, compose
 from .outcome import Outcome, Performed, broken, given_up, never_began, printable, subject
 from .ports import AgentPort, Clock, Journal
+from .privacy import visible
+from .running import Running
 from .tool_call import invoke, prepare
 
-MAX_RESULT_BYTES = 64 * 1024 * 1024
-STORE_PATIENCE = 60.0
+_PERFORMERS: dict[type[Command], Callable[[Driver, Any], Performed]] = {
+    Compose: compose,
+    Prepare: prepare,
+    Authorize: authorize,
+    Ask: ask,
+    CallModel: call_model,
+    Invoke: invoke,
+}
 
 
 class Driver:
@@ -70,6 +78,8 @@ class Driver:
         self.streaming = streaming
         self.max_result_bytes = max_result_bytes
         self.errors: dict[str, BaseException] = {}
+        #: Live runs on the same budget that stop with this one.
+        self.beside: list[Driver] = []
         self.log = Log(
             run,
             journal,
@@ -79,11 +89,13 @@ class Driver:
             patience=store_patience,
             on_cancel=self._canceled_from_outside,
         )
+        #: Take a fact over; it is stored and shown with the next flush.
+        self.stage = self.log.stage
         self._agents = agents
         self._contexts = {"": context}
         self._redact = redact
-        self._running: dict[Command, asyncio.Task[Outcome]] = {}
-        self._inbox: deque[tuple[Command | None, Outcome]] = deque()
+        self._running = Running(self._arrived, self._broken)
+        self._inbox: deque[Outcome] = deque()
         self._wake: asyncio.Future[None] | None = None
         self._canceled = False
         self._cancels = 0
@@ -142,30 +154,40 @@ class Driver:
             payload=payload,
         )
 
+    def relayed(self, action: Action, event: RunEvent) -> None:
+        """A peer tells something of its work; it is shown while the peer still works, under the peer's own ids."""
+        if self.run.actions[action.id].state == "executing":
+            self.stage(f.Relayed(action.id, event.to_dict()))
+            self.log.firm = True
+            self._notify()
+
     # ------------------------------------------------------------------------------------------------ from outside
 
     def post(self, *facts: Fact) -> bool:
         """Hand in facts while the run is driven, from the driver's loop. False when the drive is over."""
         if self._done:
             return False
-        self._inbox.append((None, Outcome(facts)))
+        self._inbox.append(Outcome(facts))
         self._notify()
         return True
 
     def cancel(self, reason: str | None = None) -> None:
-        """Ask the run to stop. Safe from any thread, and again."""
+        """Ask the run to stop, and those beside it. Safe from any thread, and again."""
         self.token.cancel(reason)
+        for driver in tuple(self.beside):
+            driver.cancel(reason)
         loop = self._loop
         if loop is not None and not loop.is_closed():
             loop.call_soon_threadsafe(self._notify)
 
+    def park(self) -> None:
+        """Have a durable run yield before its next model turn; a live one goes on. In the driver's loop."""
+        self.run.parking = self.run.durable
+        self._notify()
+
     def runs(self, task: asyncio.Task[Any] | None) -> bool:
         """True when that asyncio task is one of this drive's performers."""
-        return any(task is running for running in self._running.values())
-
-    def stage(self, fact: Fact) -> None:
-        """Take a fact over; it is stored and shown with the next flush."""
-        self.log.stage(fact)
+        return self._running.has(task)
 
     # ------------------------------------------------------------------------------------------------ the loop
 
@@ -200,7 +222,7 @@ class Driver:
                 await self._flush()
             if self._inbox:
                 self._drain()
-            elif self._running:
+            elif self._running.tasks:
                 await self._wait()
             elif backs_off(self.run, self.clock.now()) and not self.run.uncertain:
                 await self._back_off()
@@ -210,54 +232,45 @@ class Driver:
     def _settle(self) -> list[Command]:
         """Stage and read until only slow work is wanted; returns the work to start."""
         self._notice_cancel()
+        running = self._running.tasks
         while True:
             again = False
             starting: list[Command] = []
             for command in decide(self.run, self.clock.now()):
-                if isinstance(command, Stage):
-                    self.stage(command.fact)
+                kind = type(command)
+                if kind is Stage:
+                    self.stage(command.fact)  # type: ignore[union-attr]
                     again = True
-                elif self._running and command in self._running:
+                elif running and command in running:
                     continue
-                elif isinstance(command, (CallModel, Invoke)):
+                elif kind is CallModel or kind is Invoke:
                     starting.append(command)
-                else:
-                    again = self._read(command) or again
+                elif kind is not Ask or not self.run.durable:  # a durable run has nobody to ask; it parks
+                    again = self._begin(command) or again
             if not again:
                 return starting
             if self.token.is_cancelled:
                 self._notice_cancel()
 
-    def _read(self, command: Command) -> bool:
-        """Start what needs nothing stored before it. True when it answered at once."""
+    def _begin(self, command: Command) -> bool:
+        """Have the command performed. True when that answered at once."""
+        scope = visible(self.run, command)
+        if scope is None:
+            return self._perform(command)
+        with scope:
+            return self._perform(command)
+
+    def _perform(self, command: Command) -> bool:
         try:
-            if isinstance(command, Ask):
-                return self._ask(command)
-            if isinstance(command, Compose):
-                performed: Any = compose(self, command)
-            elif isinstance(command, Prepare):
-                performed = prepare(self, command)
-            else:
-                performed = authorize(self, command)  # type: ignore[arg-type]
+            performed = _PERFORMERS[type(command)](self, command)
         except BaseException as error:  # the application's, signals included; see broken
             performed = self._broken(command, error)
-        return self._begin(command, performed)
-
-    def _ask(self, command: Ask) -> bool:
-        """A durable run has nobody to ask: its question stays, and it parks. A live one asks, or refuses at once."""
-        if self.run.durable:
-            return False
-        performed = ask(self, command)
-        if performed is None:
-            self.stage(f.Expired(command.request, NO_HANDLER))
-            return True
-        return self._begin(command, performed)
-
-    def _begin(self, command: Command, performed: Any) -> bool:
         if isinstance(performed, Outcome):
             self._take(performed)
             return True
-        self._run_task(command, performed)
+        task = self._running.start(command, performed)
+        if self.token.is_cancelled:
+            task.cancel()
         return False
 
     def _intend(self, starting: list[Command]) -> None:
@@ -278,64 +291,34 @@ class Driver:
             if self.token.is_cancelled or self._interrupt is not None:
                 self._take(never_began(command))
                 answered = True
-            elif isinstance(command, CallModel):
-                self._run_task(command, call_model(self, command))
-            elif isinstance(command, Invoke):
-                answered = self._begin(command, self._invoked(command)) or answered
+            else:
+                answered = self._begin(command) or answered
         return answered
-
-    def _invoked(self, command: Invoke) -> Performed:
-        try:
-            return invoke(self, command)
-        except BaseException as error:  # the application's result, while it was made JSON; see broken
-            return self._broken(command, error)
-
-    def _run_task(self, command: Command, work: Coroutine[Any, Any, Outcome]) -> None:
-        task = asyncio.get_running_loop().create_task(self._answer(command, work))
-        self._running[command] = task
-        task.add_done_callback(lambda task: self._finished(command, task, work))
-        if self.token.is_cancelled:
-            task.cancel()
-
-    async def _answer(self, command: Command, work: Coroutine[Any, Any, Outcome]) -> Outcome:
-        """As an exception, a signal that foreign code raised would end the loop of everybody; it ends this drive."""
-        try:
-            return await work
-        except asyncio.CancelledError:
-            raise
-        except BaseException as error:  # the application's, signals included; see broken
-            return self._broken(command, error)
 
     def _broken(self, command: Command, error: BaseException) -> Outcome:
         return broken(self.run, command, error, self.told(error))
 
-    def _finished(self, command: Command, task: asyncio.Task[Outcome], work: Coroutine[Any, Any, Outcome]) -> None:
-        work.close()  # only a task that was canceled before its first step has not used it up
-        if self._running.get(command) is not task:
-            return
-        del self._running[command]
-        # A task that was canceled before its first step never ran, its own handlers neither: nothing has begun.
-        outcome = never_began(command) if task.cancelled() else task.result()
+    def _arrived(self, command: Command, outcome: Outcome) -> None:
         if not outcome.facts and not (self.token.is_cancelled or self._unwanted(command)):
             outcome = self._broken(command, asyncio.CancelledError("canceled, and not by this run"))
-        self._inbox.append((command, outcome))
+        self._inbox.append(outcome)
         self._notify()
 
     def _drain(self) -> None:
         while self._inbox:
-            _, outcome = self._inbox.popleft()
-            self._take(outcome)
+            self._take(self._inbox.popleft())
 
     def _take(self, outcome: Outcome) -> None:
-        self._notice_cancel()  # first: what comes after the cancellation is late, and a canceled tool did not fail
-        for fact in outcome.facts:
-            if outcome.error is not None:
-                self.errors[subject(fact)] = outcome.error
-            if self.run.outcome is None:
+        if self.token.is_cancelled:
+            self._notice_cancel()  # first: what comes after it is late, and a canceled tool did not fail
+        if outcome.error is not None:
+            self.errors.update((subject(fact), outcome.error) for fact in outcome.facts)
+        if self.run.outcome is None:
+            for fact in outcome.facts:
                 self.stage(fact)
         if outcome.interrupt is not None:
             self._interrupt = outcome.interrupt
-            self._cancel_running()
+            self._running.cancel()
 
     # ------------------------------------------------------------------------------------------------ waiting
 
@@ -345,7 +328,8 @@ class Driver:
 
     async def _wait(self) -> None:
         """Until something arrives, or a time comes."""
-        self._drop_unwanted()
+        # Questions settled another way and the work of children whose parent has failed are canceled, once.
+        self._running.cancel(lambda command: not self._unwanted(command))
         now = self.clock.now()
         when = wake_at(self.run, now)
         forget = self.clock.call_at(when, self._notify) if when is not None else None
@@ -379,12 +363,6 @@ class Driver:
             sleeper.cancel()
         self._drain()
 
-    def _drop_unwanted(self) -> None:
-        """Questions settled another way and the work of children whose parent has failed are canceled, once."""
-        for command, task in list(self._running.items()):
-            if not task.cancelling() and self._unwanted(command):
-                task.cancel()
-
     def _unwanted(self, command: Command) -> bool:
         run = self.run
         match command:
@@ -417,7 +395,7 @@ class Driver:
     def _notice_cancel(self) -> None:
         if self.token.is_cancelled and self.run.cancel is None and self.run.outcome is None:
             self.stage(f.CancelRequested(self.token.reason))
-            self._cancel_running()
+            self._running.cancel()
 
     def _canceled_from_outside(self) -> None:
         """The caller's coroutine was canceled. The second time, what still runs is given up."""
@@ -425,24 +403,11 @@ class Driver:
         self._cancels += 1
         self.token.cancel("execution was canceled")
         if self._cancels > 1:
-            for command in list(self._running):
-                del self._running[command]
-                self._inbox.append((command, given_up(self.run, command)))
-
-    def _cancel_running(self) -> None:
-        for task in list(self._running.values()):
-            task.cancel()
+            self._inbox.extend(given_up(self.run, command) for command in self._running.give_up())
 
     async def _stop_running(self) -> None:
         """Nothing outlives the drive: what still runs (ownership lost, store gone) is canceled and waited for."""
-        tasks = list(self._running.items())
-        self._running.clear()
-        for _, task in tasks:
-            task.cancel()
-        for command, task in tasks:
-            await asyncio.wait([task])
-            if not task.cancelled():
-                self._inbox.append((command, task.result()))
+        self._inbox.extend(await self._running.stop())
 
     async def _flush(self) -> None:
         await self.log.flush()

@@ -13,6 +13,7 @@ from ..errors import (
     ApprovalRequiredError,
     BudgetExceededError,
     CheckpointMismatchError,
+    DurableExecutionError,
     InferParseError,
     RunInterrupted,
     SubagentLimitError,
@@ -36,19 +37,24 @@ def interrupted(run: Run, task: Task, errors: Errors | None = None) -> RunInterr
     return found
 
 
-def uncertain_error(run: Run, errors: Errors, proposal: Mapping[str, Any] | None = None) -> UncertainExecutionError:
-    """The oldest action whose effect is unknown, and the next step."""
+def uncertain_error(
+    run: Run, errors: Errors, proposal: Mapping[str, Any] | None = None, finding: str | None = None
+) -> UncertainExecutionError:
+    """The oldest action whose effect is unknown, and the next step. ``finding``: what its probe tells."""
     key = next(key for key in run.actions if key in run.uncertain)
     action = run.actions[key]
     where = run.scope(run.frames[action.frame]).run_id
     name = action.prepared.name if action.prepared else action.call.tool
     why = (action.error or {}).get("message", "")
+    probed = f" Its probe found: {finding.rstrip('.')}." if finding else ""
     found = UncertainExecutionError(
-        f"The outcome of '{name}' (action {key}) is not known: {why}. It is not repeated. Look at the system it acts "
-        f"on, then agent.reconcile('{where}', '{key}', result=...) and agent.resume('{run.id}')",
+        f"The outcome of '{name}' (action {key}) is not known: {why}. It is not repeated.{probed} Look at the system "
+        f"it acts on, then agent.reconcile('{where}', '{key}', result=...), or unchanged='why' if it did nothing, and "
+        f"agent.resume('{run.id}')",
         run_id=where,
         action_id=key,
         proposal=proposal,
+        finding=finding,
     )
     found.__cause__ = _cause(errors, key)
     return found
@@ -94,6 +100,8 @@ def _typed(run: Run, task: Task, error: dict[str, Any], errors: Errors) -> BaseE
             return CheckpointMismatchError(error["message"], changes=changes)
         case "tool_rejected":
             return _rejected(run, error, errors)
+        case "remote_delegation":
+            return DurableExecutionError(error["message"])
         case "no_input_handler":
             return RuntimeError(error["message"])
     original = errors.get(error.get("action_id", ""))

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
 from typing import Any
 
+from ..models.value import dataclass
 from ..runtime import ActionAuthorization, BudgetUsage, CancellationToken, RunContext, RunEvent
 
 

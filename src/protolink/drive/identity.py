@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-import json
+from contextvars import ContextVar
+from typing import Any
+
+from pydantic_core import to_json
 
 from ..engine import facts as f
 from ..engine.state import Action, Frame
@@ -14,9 +17,15 @@ from ..runtime import RunAction
 def repeat_key(call: Call) -> str:
     """What two calls have in common when they are the same: name and canonical arguments."""
     try:
-        return f"{call.tool} {json.dumps(call.args, sort_keys=True)}"
-    except (TypeError, ValueError):
+        return f"{call.tool} {to_json(_ordered(call.args)).decode()}"
+    except (TypeError, ValueError, RecursionError):
         return f"{call.tool} {call.args!r}"
+
+
+def _ordered(value: Any) -> Any:
+    if type(value) is dict:
+        return {key: _ordered(value[key]) for key in sorted(value)}
+    return [_ordered(item) for item in value] if type(value) is list else value
 
 
 def is_repeat(frame: Frame, action: Action, key: str) -> bool:
@@ -33,11 +42,16 @@ def duplicate(action: Action) -> f.Refused:
     )
 
 
+#: The id that the run has for the action which a tool is asked for, while it is asked. A tool that builds the action
+#: itself names it so at once; what an application builds is renamed by ``identified``.
+asked_for: ContextVar[str | None] = ContextVar("asked_for", default=None)
+
+
 def identified(made: RunAction, action: Action) -> RunAction:
     """The action under the id that the run knows it by, its artifacts with it."""
-    if made.action_id == action.id:
+    if made.action_id == action.id and action.edited_from is None:
         return made
-    artifacts = tuple(
+    artifacts = made.artifacts and tuple(
         artifact if artifact.action_id not in (None, made.action_id) else _owned(artifact, action.id)
         for artifact in made.artifacts
     )

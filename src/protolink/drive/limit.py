@@ -10,7 +10,7 @@ from .ports import Clock
 
 
 class Limit:
-    """``async with Limit(clock, when) as limit``: TimeoutError at ``when``; ``limit.expired`` tells. None: no limit."""
+    """``with Limit(clock, when) as limit``: TimeoutError at ``when``; ``limit.expired`` tells. None: no limit."""
 
     def __init__(self, clock: Clock, when: float | None) -> None:
         self.expired = False
@@ -19,13 +19,13 @@ class Limit:
         self._task: asyncio.Task[object] | None = None
         self._forget: Callable[[], None] | None = None
 
-    async def __aenter__(self) -> Limit:
+    def __enter__(self) -> Limit:
         if self._when is not None:
             self._task = asyncio.current_task()
             self._forget = self._clock.call_at(self._when, self._fire)
         return self
 
-    async def __aexit__(
+    def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         if self._forget is not None:

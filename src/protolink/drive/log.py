@@ -19,9 +19,14 @@ from ..engine.task import tellable
 from ..errors import StoreUnavailableError
 from ..models import Task, TaskLLMStreamEvent, TaskStatusUpdateEvent
 from ..models.ids import iso_from_seconds
+from .commit import undisturbed
 from .ports import Clock, Journal
 
 Sink = Callable[[Event], None]
+
+#: Numbers between two facts of a live run that nobody watches: more than any fact has events, so that the ids of its
+#: receipts differ without the events being made or counted.
+APART = 32
 
 #: Seconds before a refused append is tried again: the first wait, and the longest.
 FIRST_WAIT, LONGEST_WAIT = 0.05, 5.0
@@ -71,11 +76,12 @@ class Log:
             events = project(run, record)
             run.seq += len(events)
             self.pending.extend(events)
-        elif run.durable:
-            run.seq += numbers(run, record)
+        else:
+            run.seq += numbers(run, record) if run.durable else APART
         evolve(run, record)
         self.buffer.append(record)
-        self.firm = self.firm or fact.firm
+        if fact.firm:
+            self.firm = True
 
     def fragment(self, frame: Frame, text: str) -> bool:
         """Show a fragment of a model's text. False when it waits behind events that are not stored yet."""
@@ -131,18 +137,13 @@ class Log:
             wait = min(wait * 2, LONGEST_WAIT)
 
     async def _undisturbed(self, work: Awaitable[None]) -> None:
-        """A commit under way cannot be taken back: a cancellation waits until it is known how it went."""
-        task = asyncio.ensure_future(work)
-        while not task.done():
-            try:
-                await asyncio.shield(task)
-            except asyncio.CancelledError:
-                if task.cancelled():
-                    raise
-                self._on_cancel()
-            except BaseException:
-                break
-        task.result()
+        """A cancellation of the caller is told of when it is known how the commit went."""
+        commit = undisturbed(work)
+        try:
+            await commit
+        except asyncio.CancelledError:
+            self._on_cancel()
+            commit.result()
 
     def show(self) -> None:
         """Bring the caller's task up to date with what is stored."""
@@ -154,12 +155,17 @@ class Log:
         shown.metadata = found.metadata
 
     def deliver(self, events: list[Event]) -> None:
-        """Hand events to the sinks. The final status carries the whole task."""
+        """Hand events to the sinks."""
         for event in events:
-            if isinstance(event, TaskStatusUpdateEvent) and event.final:
-                event.metadata["task"] = told(export(self._run))
+            complete(self._run, event)
             for sink in self._sinks:
                 sink(event)
+
+
+def complete(run: Run, event: Event) -> None:
+    """The final status carries the whole task, as it is then."""
+    if isinstance(event, TaskStatusUpdateEvent) and event.final:
+        event.metadata["task"] = told(export(run))
 
 
 def told(task: Task) -> dict[str, Any]:

@@ -41,7 +41,7 @@ async def call_model(driver: Driver, command: CallModel) -> Outcome:
     deadline = driver.run.ledger.deadline(driver.clock.now())
     spoken: list[str] = []
     try:
-        async with driver.limit(deadline) as limit:
+        with driver.limit(deadline) as limit:
             reply = await _model(driver, frame).reply(frame.history, _emitter(driver, frame, spoken))
     except Misspoken as error:
         return one(_misspoke(frame, error), error)
@@ -76,15 +76,15 @@ def _emitter(driver: Driver, frame: Frame, spoken: list[str]) -> Callable[[str],
 
 def _replied(frame: Frame, reply: Reply, streaming: bool) -> f.ModelReplied:
     return f.ModelReplied(
-        frame=frame.id,
-        text=reply.text,
-        calls=tuple(Proposal(new_id("action"), call) for call in reply.calls),
-        raw=reply.raw,
-        input_tokens=reply.input_tokens,
-        output_tokens=reply.output_tokens,
-        latency_ms=round(reply.latency_ms, 3),
-        native=reply.native,
-        metrics=_metrics(reply, streaming),
+        frame.id,
+        reply.text,
+        tuple([Proposal(new_id("action"), call) for call in reply.calls]),
+        reply.raw,
+        reply.input_tokens,
+        reply.output_tokens,
+        round(reply.latency_ms, 3),
+        reply.native,
+        _metrics(reply, streaming),
     )
 
 

@@ -6,22 +6,19 @@ once or later returns its value or an awaitable of it, so that what needs no wai
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import field
-from typing import Any, Literal, Protocol, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeAlias, TypeVar
 
-from ..engine.facts import Proposal, Record, Spec
-from ..models import ConversationHistory
-from ..models.turn import Call
 from ..models.value import value
-from ..runtime import (
-    ApprovalRequest,
-    PolicyDecision,
-    RunAction,
-    RunContext,
-    UserInputRequest,
-)
-from .execution import ToolExecution
+
+if TYPE_CHECKING:
+    from ..engine.facts import Proposal, Record, Spec
+    from ..models import ConversationHistory
+    from ..models.turn import Call
+    from ..runtime import ApprovalRequest, PolicyDecision, RunAction, RunContext, RunEvent, UserInputRequest
+    from .execution import ToolExecution
 
 T = TypeVar("T")
 MaybeAwaitable: TypeAlias = T | Awaitable[T]
@@ -72,11 +69,19 @@ class ModelPort(Protocol):
 
 
 class InvalidArguments(ValueError):
-    """A call's arguments do not fit the tool. The model may correct them. ``code`` says how it was refused."""
+    """A call's arguments do not fit the tool. The model may correct them, unless the refusal ``ends`` its work.
 
-    def __init__(self, message: str, code: str = "invalid_arguments") -> None:
+    ``code`` says how it was refused.
+    """
+
+    def __init__(self, message: str, code: str = "invalid_arguments", *, ends: bool = False) -> None:
         super().__init__(message)
         self.code = code
+        self.ends = ends
+
+
+class NeverBegan(asyncio.CancelledError):
+    """A tool was canceled before its function began: nothing changed."""
 
 
 class AnswerTimedOut(TimeoutError):
@@ -110,6 +115,19 @@ class ToolPort(ToolTraits, Protocol):
 
     def invoke(self, execution: ToolExecution) -> MaybeAwaitable[Any]:
         """Perform the authorized action and return its result. Blocks only when the tool is declared to run inline."""
+
+
+class PeerPort(ToolTraits, Protocol):
+    """Carries out delegations to agents that are no frames of this run: their work is theirs, its effect foreign."""
+
+    @property
+    def asks_user(self) -> Literal[False]: ...
+
+    def call(self, execution: ToolExecution, tell: Callable[[RunEvent], None]) -> Awaitable[Any]:
+        """Have the authorized delegation done and return its answer. ``tell`` takes what the peer tells on the way.
+
+        Raises UncertainExecutionError when it is not known what the peer did.
+        """
 
 
 class QuestionTool(ToolTraits, Protocol):
@@ -173,7 +191,7 @@ class AgentPort(Protocol):
         """The agent has a handler of its own for its tasks; the caller's ``peers`` carry out delegations to it."""
 
     @property
-    def peers(self) -> ToolPort | None:
+    def peers(self) -> PeerPort | None:
         """Who carries out a delegation to an agent that is no child; None when there is nobody."""
 
     def worker(self, name: str) -> tuple[str, str | None] | None:
@@ -189,7 +207,7 @@ class Journal(Protocol):
     durable: bool
 
     def append(self, records: Sequence[Record], status: str) -> Awaitable[None] | None:
-        """Store the records, all or none, then return.
+        """Store the records, all or none, then return. None when that is done already.
 
         Raises RunBusyError when ownership was lost, StoreUnavailableError when the store cannot be written now (nothing
         was stored).

@@ -14,16 +14,16 @@ from typing import TYPE_CHECKING, Any
 from ..engine import facts as f
 from ..engine.commands import Invoke, Prepare
 from ..engine.state import Action, Frame
-from ..errors import ToolFailedError, ToolRejectedError
+from ..errors import ToolFailedError, ToolRejectedError, UncertainExecutionError
 from ..models.ids import new_id
-from ..models.json import plain, written_size
+from ..models.json import detached
 from ..models.turn import AGENT_CALL
 from ..runtime import ActionAuthorization, ApprovalDecision, ApprovalRequest, RunAction
 from .delegate import prepare_delegation
 from .execution import ToolExecution
-from .identity import duplicate, identified, is_repeat, repeat_key
+from .identity import asked_for, duplicate, identified, is_repeat, repeat_key
 from .outcome import Outcome, Performed, one, printable
-from .ports import InvalidArguments, QuestionTool, ToolPort
+from .ports import InvalidArguments, NeverBegan, PeerPort, QuestionTool, ToolPort
 
 if TYPE_CHECKING:
     from .driver import Driver
@@ -49,10 +49,13 @@ def prepare(driver: Driver, command: Prepare) -> Performed:
     key = "" if tool.read_only else repeat_key(call)
     if is_repeat(frame, action, key):
         return one(duplicate(action))
+    asked = asked_for.set(action.id)
     try:
         made = tool.prepare(call.args, driver.context(frame))
     except Exception as error:  # the application's; see _unprepared
         return _unprepared(driver, action, error)
+    finally:
+        asked_for.reset(asked)
     if isinstance(made, RunAction):
         return _prepared(driver, frame, action, tool, made, key)
     return _prepare_later(driver, frame, action, tool, made, key)
@@ -76,7 +79,7 @@ def _unprepared(driver: Driver, action: Action, error: Exception) -> Outcome:
         refused = f.Refused(action.id, code, message, True, "preparation", details, suggestion)
         return one(refused, error)
     if isinstance(error, InvalidArguments):
-        return one(f.Refused(action.id, error.code, printable(str(error))), error)
+        return one(f.Refused(action.id, error.code, printable(str(error)), ends=error.ends), error)
     return one(f.PreparationFailed(action.id, type(error).__name__, driver.told(error)), error)
 
 
@@ -93,21 +96,13 @@ def _prepared(driver: Driver, frame: Frame, action: Action, tool: Any, made: Run
     named = identified(made, action)
     if driver.run.durable:
         try:
-            plain([named.payload, named.metadata])
+            detached([named.payload, named.metadata])
         except TypeError as error:
             return one(f.PreparationFailed(action.id, "TypeError", f"the action is no JSON: {error}"), error)
     question = _question(driver, frame, action, tool, named) if tool.asks_user else None
-    fact = f.Prepared(
-        action=action.id,
-        prepared=named,
-        route="input" if tool.asks_user else ("peer" if action.call.tool == AGENT_CALL else "tool"),
-        key=key,
-        read_only=tool.read_only,
-        idempotent=tool.idempotent,
-        question=question,
-        expires=_expiry(driver, named),
-    )
-    return one(fact)
+    route = "input" if tool.asks_user else ("peer" if action.call.tool == AGENT_CALL else "tool")
+    expires = _expiry(driver, named)
+    return one(f.Prepared(action.id, named, route, None, key, tool.read_only, tool.idempotent, question, expires))
 
 
 def _question(driver: Driver, frame: Frame, action: Action, tool: QuestionTool, made: RunAction) -> dict[str, Any]:
@@ -131,19 +126,28 @@ def invoke(driver: Driver, command: Invoke) -> Performed:
     frame = driver.run.frames[action.frame]
     assert action.prepared is not None
     agent = driver.agent(frame)
-    tool = agent.peers if action.route == "peer" else agent.tool(action.call.tool)
+    if action.route == "peer":
+        return _delegated(driver, frame, action, agent.peers)
+    tool = agent.tool(action.call.tool)
     if tool is None or tool.asks_user:
         return one(f.ToolFailed(action.id, "unknown_tool", f"The tool '{action.call.tool}' is gone"))
     try:
         result = tool.invoke(_execution(driver, frame, action))
     except BaseException as error:  # the application's, signals included; see _raised
         return _raised(driver, action, tool, error)
-    if isinstance(result, Awaitable):
+    if hasattr(type(result), "__await__"):
         return _invoke_later(driver, action, tool, result)
     return returned(driver, action, result)
 
 
-async def _invoke_later(driver: Driver, action: Action, tool: ToolPort, result: Awaitable[Any]) -> Outcome:
+def _delegated(driver: Driver, frame: Frame, action: Action, peers: PeerPort | None) -> Performed:
+    if peers is None:
+        return one(f.ToolFailed(action.id, "unknown_agent", f"The agent of '{action.call.tool}' is gone"))
+    told = peers.call(_execution(driver, frame, action), lambda event: driver.relayed(action, event))
+    return _invoke_later(driver, action, peers, told)
+
+
+async def _invoke_later(driver: Driver, action: Action, tool: ToolPort | PeerPort, result: Awaitable[Any]) -> Outcome:
     try:
         found = await result
     except BaseException as error:  # the application's, signals included; see _raised
@@ -161,14 +165,14 @@ def _execution(driver: Driver, frame: Frame, action: Action) -> ToolExecution:
         return driver.emitted(frame, action, type, payload)
 
     return ToolExecution(
-        authorization=_authorization(driver, frame, action),
-        context=driver.context(frame),
-        budget=run.ledger.usage(now),
-        cancellation=driver.token,
-        task_id=run.scope(frame).task.id,
-        deadline=run.ledger.deadline(now),
-        clock=driver.clock.now,
-        emitter=emit,
+        _authorization(driver, frame, action),
+        driver.context(frame),
+        run.ledger.usage(now),
+        driver.token,
+        run.scope(frame).task.id,
+        run.ledger.deadline(now),
+        driver.clock.now,
+        emit,
     )
 
 
@@ -176,7 +180,7 @@ def _authorization(driver: Driver, frame: Frame, action: Action) -> ActionAuthor
     assert action.prepared is not None
     assert action.decision is not None
     if action.approved is None or action.request is None:
-        return ActionAuthorization(action=action.prepared, policy_decision=action.decision)
+        return ActionAuthorization(action.prepared, action.decision)
     request = ApprovalRequest(
         action=action.prepared,
         policy_decision=action.decision,
@@ -203,8 +207,7 @@ def returned(driver: Driver, action: Action, result: Any) -> Outcome:
     if not driver.run.durable:
         return one(f.ToolReturned(action.id, result))
     try:
-        stored = plain(result)
-        size = written_size(stored)
+        stored, size = detached(result)
     except Exception as error:  # the result's own to_dict() may raise anything
         text = f"the result cannot be stored: {driver.told(error)}"
         return one(f.EffectUnknown(action.id, "result_not_json", text), error)
@@ -214,14 +217,22 @@ def returned(driver: Driver, action: Action, result: Any) -> Outcome:
     return one(f.ToolReturned(action.id, stored))
 
 
-def _raised(driver: Driver, action: Action, tool: ToolPort, error: BaseException) -> Outcome:
+#: What receipts call these exceptions; others go by their own names.
+_CODES: dict[type[BaseException], str] = {
+    asyncio.CancelledError: "canceled",
+    UncertainExecutionError: "execution_uncertain",
+}
+
+
+def _raised(driver: Driver, action: Action, tool: ToolPort | PeerPort, error: BaseException) -> Outcome:
     key, message = action.id, driver.told(error)
     if isinstance(error, ToolRejectedError):
         return one(f.ToolRejected(key, *_rejection(error)), error)
     if isinstance(error, ToolFailedError):
         return one(f.ToolFailed(key, printable(error.code), message), error)
-    code = "canceled" if isinstance(error, asyncio.CancelledError) else type(error).__name__
+    code = _CODES.get(type(error), type(error).__name__)
     harmless = not driver.run.durable or tool.read_only or (tool.idempotent and isinstance(error, Exception))
+    harmless = harmless or isinstance(error, NeverBegan)
     fact = f.ToolFailed(key, code, message) if harmless else f.EffectUnknown(key, code, message)
     interrupt = None if isinstance(error, (Exception, asyncio.CancelledError)) else error
     return Outcome((fact,), error, interrupt)

@@ -13,10 +13,11 @@ from typing import Any
 
 from ..runtime import BudgetDecision
 from . import facts as f
-from .commands import CallModel, Command, Compose, Invoke, Stage
+from .commands import Ask, Authorize, CallModel, Command, Compose, Invoke, Prepare, Stage
 from .ledger import NOTHING, Price
 from .state import DEFAULT_STEPS, Frame, Run
 
+_FREE = frozenset({Prepare, Authorize, Ask})
 _STEP = Price(steps=1)
 _TOOL = Price(tool_calls=1)
 
@@ -24,21 +25,23 @@ _TOOL = Price(tool_calls=1)
 def admit(run: Run, wanted: Sequence[Command], now: float) -> Sequence[Command]:
     """The commands that the budget permits now, with the warnings and refusals that it has to record first."""
     admitted: list[Command] = []
-    spent, busy, tools = NOTHING, set[str](), False
+    spent, tools = NOTHING, False
+    busy: set[str] = set()
     for command in wanted:
-        cost = _cost(run, command)
+        cost = None if type(command) in _FREE else _cost(run, command)
         if cost is None:
             admitted.append(command)
             continue
         frame, price = cost
-        verdict = _judge(run, frame, command, _sum(spent, price), now)
-        if isinstance(verdict, f.BudgetWarned):
-            return [Stage(verdict)]
+        total = _sum(spent, price)
+        verdict = _judge(run, frame, command, total, now)
         if verdict is None:
-            spent = _sum(spent, price)
+            spent = total
             busy.add(frame.id if frame else "")
             tools = tools or type(command) is Invoke
             admitted.append(command)
+        elif type(verdict) is f.BudgetWarned:
+            return [Stage(verdict)]
         elif frame is None or not (tools or frame.id in busy or _running(run, frame)):
             admitted.append(Stage(verdict))
     return admitted
@@ -48,7 +51,8 @@ def judge_reply(run: Run, frame: Frame, now: float) -> f.BudgetWarned | f.Budget
     """What a model's reply turned out to cost: its output and its time are known only now."""
     if not frame.unjudged or not run.ledger.limited or run.policy is None:
         return None
-    return _verdict(frame.id, run.ledger.judge(run.policy, now, NOTHING))
+    decision = run.ledger.judge(run.policy, now, NOTHING)
+    return None if decision is None else _verdict(frame.id, decision)
 
 
 def _cost(run: Run, command: Command) -> tuple[Frame | None, Price] | None:
@@ -81,17 +85,20 @@ def _judge(
     run: Run, frame: Frame | None, command: Command, price: Price, now: float
 ) -> f.BudgetWarned | f.BudgetDenied | None:
     name = frame.id if frame else ""
-    over = _too_many_turns(run, frame, command, now) or _too_many_children(run, command)
+    over = None
+    if type(command) is Compose and frame is not None:
+        over = _too_many_turns(run, frame, command, now)
+    elif type(command) is Stage and type(command.fact) is f.FrameOpened:
+        over = _too_many_children(run, command.fact)
     if over is not None:
         return f.BudgetDenied(name, over)
     if not run.ledger.limited or run.policy is None:
         return None
-    return _verdict(name, run.ledger.judge(run.policy, now, price))
+    decision = run.ledger.judge(run.policy, now, price)
+    return None if decision is None else _verdict(name, decision)
 
 
-def _verdict(frame: str, decision: BudgetDecision | None) -> f.BudgetWarned | f.BudgetDenied | None:
-    if decision is None:
-        return None
+def _verdict(frame: str, decision: BudgetDecision) -> f.BudgetWarned | f.BudgetDenied | None:
     if not decision.allowed:
         return f.BudgetDenied(frame, decision.to_dict())
     if decision.effect == "warn" and decision.limit_name is not None:
@@ -99,11 +106,9 @@ def _verdict(frame: str, decision: BudgetDecision | None) -> f.BudgetWarned | f.
     return None
 
 
-def _too_many_turns(run: Run, frame: Frame | None, command: Command, now: float) -> dict[str, Any] | None:
+def _too_many_turns(run: Run, frame: Frame, command: Compose, now: float) -> dict[str, Any] | None:
     """The default bound of an inference loop, where no ``max_steps`` is set."""
-    if not isinstance(command, Compose) or frame is None or run.ledger.budget.max_steps is not None:
-        return None
-    if command.attempt or frame.turn < DEFAULT_STEPS:
+    if run.ledger.budget.max_steps is not None or command.attempt or frame.turn < DEFAULT_STEPS:
         return None
     return BudgetDecision(
         effect="deny",
@@ -116,10 +121,8 @@ def _too_many_turns(run: Run, frame: Frame | None, command: Command, now: float)
     ).to_dict()
 
 
-def _too_many_children(run: Run, command: Command) -> dict[str, Any] | None:
-    if not isinstance(command, Stage) or not isinstance(command.fact, f.FrameOpened) or command.fact.spec is None:
-        return None
-    found = _child_limit(run, command.fact.spec)
+def _too_many_children(run: Run, fact: f.FrameOpened) -> dict[str, Any] | None:
+    found = _child_limit(run, fact.spec) if fact.spec is not None else None
     if found is None:
         return None
     name, limit, observed, message = found
@@ -129,7 +132,7 @@ def _too_many_children(run: Run, command: Command) -> dict[str, Any] | None:
 
 
 def _child_limit(run: Run, spec: f.Spec) -> tuple[str, int, int, str] | None:
-    depth = spec.agent.count("/") + 1
+    depth = run.limits.get("above", 0) + spec.agent.count("/") + 1
     most, deepest = run.limits.get("max_children"), run.limits.get("max_depth")
     if deepest is not None and depth > deepest:
         return "max_depth", deepest, depth, f"Subagent nesting depth exceeded: {depth} > {deepest}"

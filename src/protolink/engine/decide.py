@@ -90,7 +90,7 @@ def _ending(run: Run, frame: Frame) -> tuple[str, dict[str, Any]] | None:
     """Why the frame has to end before it is done: outcome and error."""
     if frame.fault is not None:
         return "failed", frame.fault
-    if _returned(run, frame):
+    if (run.cancel is None and frame.parent is None) or _returned(run, frame):
         return None
     if run.cancel is not None:
         return "canceled", {"code": "canceled", "message": run.cancel.reason}
@@ -137,30 +137,33 @@ def _provider_down(run: Run, frame: Frame) -> list[Command]:
 
 def _actions(run: Run, frame: Frame) -> list[Command]:
     """All of a turn are prepared and judged before the first of them runs."""
-    unsettled = [action for key in frame.actions if not (action := run.actions[key]).settled]
-    for state, command in (("proposed", Prepare), ("prepared", Authorize)):
-        chosen = [command(action.id, run.epoch) for action in unsettled if action.state == state]
-        if chosen:
-            return list(chosen)
-    asking = [_ask_approval(run, frame, action) for action in unsettled if action.state == "asking"]
-    if asking:
-        return list(asking)
-    asks: list[Command] = [Ask(action.request) for action in unsettled if action.state == "asked" and action.request]
-    return asks + [_start(frame, action) for action in _free(run, frame, unsettled)]
+    found: dict[str, list[Action]] = {}
+    for key in frame.actions:
+        action = run.actions[key]
+        found.setdefault(action.state, []).append(action)
+    if "proposed" in found:
+        return [Prepare(action.id, run.epoch) for action in found["proposed"]]
+    if "prepared" in found:
+        return [Authorize(action.id, run.epoch) for action in found["prepared"]]
+    if "asking" in found:
+        return [_ask_approval(run, frame, action) for action in found["asking"]]
+    asks: list[Command] = [Ask(action.request) for action in found.get("asked", ()) if action.request]
+    return asks + [_start(frame, action) for action in _free(run, frame, found)]
 
 
-def _free(run: Run, frame: Frame, unsettled: list[Action]) -> list[Action]:
+def _free(run: Run, frame: Frame, found: dict[str, list[Action]]) -> list[Action]:
     """Those that may start now. In order, one runs at a time; what waits for a person does not hold up the others."""
-    authorized = [action for action in unsettled if action.state == "authorized"]
-    if frame.spec.parallel:
+    authorized = found.get("authorized", [])
+    if frame.spec.parallel or not authorized:
         return authorized
-    return [] if any(_runs(run, action) for action in unsettled) else authorized[:1]
+    if "executing" in found or ("delegated" in found and any(_goes_on(run, action) for action in found["delegated"])):
+        return []
+    return authorized[:1]
 
 
-def _runs(run: Run, action: Action) -> bool:
-    if action.state == "delegated":
-        return action.child is not None and not _waits(run, run.frames[action.child])
-    return action.state == "executing"
+def _goes_on(run: Run, action: Action) -> bool:
+    """True while the child of a delegated action can do something by itself."""
+    return action.child is not None and not _waits(run, run.frames[action.child])
 
 
 def _waits(run: Run, frame: Frame) -> bool:
@@ -214,13 +217,13 @@ def _model(run: Run, frame: Frame, now: float) -> list[Command]:
     if frame.model == "composed":
         return [CallModel(frame.id, frame.turn, frame.attempt, sum(frame.tokens))]
     compose = Compose(frame.id, frame.turn, frame.attempt)
-    if frame.spec.slice is None or frame.slice_turns < frame.spec.slice:
+    if not run.parking and (frame.spec.slice is None or frame.slice_turns < frame.spec.slice):
         return [compose]
     return [_yield(run, frame, now, compose)]
 
 
 def _yield(run: Run, frame: Frame, now: float, compose: Compose) -> Command:
-    """The slice is used up. Continuation is offered only if another turn would be permitted."""
+    """The slice is used up, or the run is to park. Continuation is offered only if another turn would be permitted."""
     for step in (compose, CallModel(frame.id, frame.turn, 0, 0)):
         [refusal] = admit(run, [step], now)
         if isinstance(refusal, Stage) and isinstance(refusal.fact, f.BudgetDenied):

@@ -59,7 +59,10 @@ class Spec:
 
 @value
 class RunStarted:
-    """A run begins. ``task`` is the submitted task; ``configuration`` maps each part of the contract to its digest."""
+    """A run begins. ``task`` is the submitted task; ``configuration`` maps each part of the contract to its digest.
+
+    ``conversation``: the messages that its session had then, None for a run that is not part of a conversation.
+    """
 
     firm: ClassVar[bool] = True
     run_id: str
@@ -71,6 +74,7 @@ class RunStarted:
     durable: bool
     salt: str
     children: dict[str, int] = field(default_factory=dict)
+    conversation: list[dict[str, Any]] | None = None
 
 
 @value
@@ -229,7 +233,7 @@ class Prepared:
 
 @value
 class Refused:
-    """The proposal was turned down before any intent. ``counts``: it spends a correction."""
+    """The proposal was turned down before any intent. ``counts``: it spends a correction; ``ends``: the whole frame."""
 
     firm: ClassVar[bool] = False
     action: str
@@ -239,6 +243,7 @@ class Refused:
     phase: str = "validation"
     details: Any = None
     suggestion: str | None = None
+    ends: bool = False
 
 
 @value
@@ -350,12 +355,13 @@ class EffectUnknown:
 
 @value
 class Reconciled:
-    """Somebody looked at the outside system and supplied the receipt."""
+    """Somebody looked at the outside system and supplied the receipt: its result, or why all is ``unchanged``."""
 
     firm: ClassVar[bool] = True
     action: str
     result: Any = None
     by: str | None = None
+    unchanged: str | None = None
 
 
 @value
@@ -374,6 +380,15 @@ class Emitted:
     action: str
     type: str
     payload: dict[str, Any]
+
+
+@value
+class Relayed:
+    """A peer that works on a delegation told something. ``event``: a serialized RunEvent, with the peer's own ids."""
+
+    firm: ClassVar[bool] = False
+    action: str
+    event: dict[str, Any]
 
 
 @value
@@ -416,6 +431,7 @@ Fact = (
     | Reconciled
     | RerunAllowed
     | Emitted
+    | Relayed
     | Adopted
 )
 

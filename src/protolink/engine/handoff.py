@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from ..runtime import RunHandoff
+from ..runtime.handoff import DRAIN, STEP_SLICE
 from .state import Frame, Run
 
 
@@ -12,7 +13,7 @@ def handoff(run: Run, frame: Frame, now: float) -> RunHandoff:
     done = tuple(a.id for a in run.actions.values() if a.frame in mine and a.state == "succeeded")
     return RunHandoff(
         run_id=run.scope(frame).run_id,
-        reason="step_slice",
+        reason=DRAIN if run.parking else STEP_SLICE,
         steps=frame.turn,
         usage=run.ledger.usage(now),
         completed_action_ids=done,

@@ -7,10 +7,10 @@ parked.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
-from ..models.value import value
+from ..models.value import dataclass, value
 from ..runtime import BudgetDecision, BudgetPolicy, BudgetPolicyLike, BudgetUsage, RunBudget, judge_budget
 
 LIMITS = (
@@ -21,6 +21,7 @@ LIMITS = (
     "max_input_tokens",
     "max_output_tokens",
 )
+COUNTERS = ("steps", "llm_calls", "tool_calls", "input_tokens", "output_tokens")
 
 
 @value
@@ -31,6 +32,7 @@ class Price:
     llm_calls: int = 0
     tool_calls: int = 0
     input_tokens: int = 0
+    output_tokens: int = 0
 
 
 NOTHING = Price()
@@ -44,20 +46,29 @@ class Ledger:
     tool_calls: int = 0
     input_tokens: int = 0
     output_tokens: int = 0
+    children: int = 0
     active: float = 0.0
     since: float | None = None
+    working: int = 0
     warned: set[str] = field(default_factory=set)
     limited: bool = False
+    _counts: tuple[tuple[str, int], ...] = ()
 
     def __post_init__(self) -> None:
         self.limited = any(getattr(self.budget, name) is not None for name in LIMITS)
+        limits = [(name, getattr(self.budget, f"max_{name}")) for name in COUNTERS]
+        self._counts = tuple((name, limit) for name, limit in limits if limit is not None)
 
     def start_clock(self, now: float) -> None:
+        """A run on this budget begins to work. Time in which several do so counts once."""
+        self.working += 1
         if self.since is None:
             self.since = now
 
     def stop_clock(self, now: float) -> None:
-        if self.since is not None:
+        """A run on this budget rests. The clock stands still when the last of them does."""
+        self.working = max(0, self.working - 1)
+        if self.since is not None and not self.working:
             self.active += max(0.0, now - self.since)
             self.since = None
 
@@ -74,47 +85,40 @@ class Ledger:
         self.llm_calls += price.llm_calls
         self.tool_calls += price.tool_calls
         self.input_tokens += price.input_tokens
+        self.output_tokens += price.output_tokens
 
-    def usage(self, now: float, extra: Price = NOTHING, output_tokens: int = 0) -> BudgetUsage:
+    def usage(self, now: float, extra: Price = NOTHING) -> BudgetUsage:
         """Usage so far, plus what ``extra`` would add."""
         return BudgetUsage(
-            steps=self.steps + extra.steps,
-            llm_calls=self.llm_calls + extra.llm_calls,
-            tool_calls=self.tool_calls + extra.tool_calls,
-            input_tokens=self.input_tokens + extra.input_tokens,
-            output_tokens=self.output_tokens + output_tokens,
-            runtime_seconds=self.seconds(now),
+            self.steps + extra.steps,
+            self.llm_calls + extra.llm_calls,
+            self.tool_calls + extra.tool_calls,
+            self.input_tokens + extra.input_tokens,
+            self.output_tokens + extra.output_tokens,
+            self.seconds(now),
         )
 
-    def judge(
-        self, policy: BudgetPolicyLike, now: float, extra: Price, output_tokens: int = 0
-    ) -> BudgetDecision | None:
+    def judge(self, policy: BudgetPolicyLike, now: float, extra: Price) -> BudgetDecision | None:
         """The policy's word on spending ``extra``; None when every limit is far away, which is the usual case.
 
         Limits that warned already do not warn again.
         """
-        if self._far_from_limits(policy, now, extra, output_tokens):
+        if self._far_from_limits(policy, now, extra):
             return None
-        usage = self.usage(now, extra, output_tokens)
+        usage = self.usage(now, extra)
         try:
             return judge_budget(policy, self.budget, usage, self.warned)
         except Exception as error:  # the application's policy failed: nothing is spent on its word
             message = f"The budget policy failed: {type(error).__name__}: {error}"
             return BudgetDecision(effect="deny", message=message, usage=usage, metadata={"policy_failed": True})
 
-    def _far_from_limits(self, policy: BudgetPolicyLike, now: float, extra: Price, output_tokens: int) -> bool:
+    def _far_from_limits(self, policy: BudgetPolicyLike, now: float, extra: Price) -> bool:
         """Spares the built-in policy the question that it would answer with a plain allow."""
         if type(policy) is not BudgetPolicy or not 0 < policy.warning_ratio <= 1:
             return False
         share = policy.warning_ratio
-        for used, limit in (
-            (self.steps + extra.steps, self.budget.max_steps),
-            (self.llm_calls + extra.llm_calls, self.budget.max_llm_calls),
-            (self.tool_calls + extra.tool_calls, self.budget.max_tool_calls),
-            (self.input_tokens + extra.input_tokens, self.budget.max_input_tokens),
-            (self.output_tokens + output_tokens, self.budget.max_output_tokens),
-        ):
-            if limit is not None and not 0 <= used < limit * share:
+        for name, limit in self._counts:
+            if not 0 <= getattr(self, name) + getattr(extra, name) < limit * share:
                 return False
         seconds = self.budget.max_runtime_seconds
         return seconds is None or self.seconds(now) < seconds * share

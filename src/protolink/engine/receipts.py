@@ -13,9 +13,11 @@ from ..models.ids import iso_from_seconds as stamp
 from ..runtime.events import EVENT_VERSION
 from . import facts as f
 from .evolve import requests as reasons
+from .evolve.settle import not_done
 from .facts import Record
 from .project import event_id
 from .project.describe import named, result_payload
+from .project.story import related
 from .state import Action, Frame, Run
 
 
@@ -38,12 +40,14 @@ def _receipt(run: Run, record: Record) -> dict[str, Any] | None:
             return _event(run, record, run.actions[key], "action.started")
         case f.ToolReturned(action=key, result=result):
             return _completed(run, record, run.actions[key], result)
+        case f.Reconciled(unchanged=str()) as fact:
+            return _rejected(run, record, not_done(fact), "reconciliation")
         case f.Reconciled(action=key, result=result):
             return _completed(run, record, run.actions[key], result, reconciled=True)
         case f.Refused(counts=False) | f.Expired(reason=reasons.NO_HANDLER):
             return None  # the stream tells a repeat as llm_retry, and of an absent handler only the error
         case f.ToolRejected() | f.Refused() as fact:
-            return _rejected(run, record, fact)
+            return _rejected(run, record, fact, fact.phase if isinstance(fact, f.Refused) else "execution")
         case f.ToolFailed() | f.EffectUnknown() as fact:
             return _failed(run, record, fact)
         case f.Decided(action=key, decision=decision) if decision.effect.value == "deny":
@@ -54,6 +58,8 @@ def _receipt(run: Run, record: Record) -> dict[str, Any] | None:
             return _event(run, record, run.actions[key], "action.started")
         case f.FrameClosed(frame=frame) if run.frames[frame].parent is not None:
             return _child_ended(run, record, run.frames[frame])
+        case f.Relayed() as fact:
+            return related(run, fact).to_dict()
         case f.Emitted(action=key, type=type, payload=payload):
             return _event(run, record, run.actions[key], type, more=payload)
         case _:
@@ -103,9 +109,8 @@ def _completed(
     return _event(run, record, action, "action.completed", offset, more=payload)
 
 
-def _rejected(run: Run, record: Record, fact: f.ToolRejected | f.Refused) -> dict[str, Any]:
+def _rejected(run: Run, record: Record, fact: f.ToolRejected | f.Refused, phase: str) -> dict[str, Any]:
     action = run.actions[fact.action]
-    phase = fact.phase if isinstance(fact, f.Refused) else "execution"
     more = {"rejection": action.rejection, "phase": phase, "message": fact.message}
     return _event(run, record, action, "action.rejected", severity="warning", more=more)
 

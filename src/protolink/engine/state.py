@@ -7,11 +7,12 @@ its artifacts, the stored view) is made from it by ``task`` and ``view``.
 from __future__ import annotations
 
 from collections import deque
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
 from ..models import ConversationHistory, Task
 from ..models.turn import Call
+from ..models.value import dataclass
 from ..runtime import BudgetPolicy, BudgetPolicyLike, PolicyDecision, RunAction
 from .facts import Record, Spec
 from .ledger import Ledger
@@ -137,7 +138,11 @@ class Scope:
 
 @dataclass(slots=True)
 class Run:
-    """``phase``: active, parked or finished. ``uncertain``: ids of actions whose effect is unknown."""
+    """``phase``: active, parked or finished. ``uncertain``: ids of actions whose effect is unknown.
+    ``parking``: somebody wants this process back, so the run yields before its next model turn. It is never stored.
+    ``conversation``: what the session's earlier runs and this run's earlier parts have said; ``recalled`` counts the
+    messages of the earlier runs.
+    """
 
     id: str
     agent: str
@@ -170,7 +175,14 @@ class Run:
     n: int = 0
     seq: int = 1
     at: float = 0.0
-    children: int = 0
+    parking: bool = False
+    conversation: ConversationHistory | None = None
+    recalled: int = 0
+
+    @property
+    def children(self) -> int:
+        """How many children were ever opened on this run's budget."""
+        return self.ledger.children
 
     @property
     def root(self) -> Scope:

@@ -158,7 +158,7 @@ def _tellable(part: Part) -> Part:
 def record_receipt(run: Run, record: Record) -> None:
     """Keep the record for the task's list of events, and attach the receipt of the action that it settled."""
     run.receipts.append(record)
-    action = settled_by(run, record.fact)
+    action = settled_by(run, record.fact) if type(record.fact) in _SETTLING else None
     if action is None:
         return
     frame = run.frames[action.frame]
@@ -167,6 +167,9 @@ def record_receipt(run: Run, record: Record) -> None:
         run.scope(frame).task.add_artifact(artifact)
     if action.state == "succeeded" and type(record.fact) is f.ToolReturned:
         _record_lateness(run, action, record.at)
+
+
+_SETTLING = frozenset({f.ToolReturned, f.ToolRejected, f.Refused, f.Reconciled, f.Answered, f.Expired, f.FrameClosed})
 
 
 def settled_by(run: Run, fact: f.Fact) -> Action | None:
@@ -222,12 +225,15 @@ def exposed(result: Any) -> Any:
 
 def _record_lateness(run: Run, action: Action, at: float) -> None:
     """An effect that came in spite of a cancellation or a used-up runtime is kept, and named."""
-    about = {"action_kind": action_kind(action), "action_name": action.call.tool, "call_id": action.call.id or None}
     if run.cancel is not None:
         found = run.task.metadata.setdefault("completed_after_cancellation", [])
-        found.append({**about, "action_id": action.id, "reason": run.cancel.reason})
+        found.append({**_about(action), "action_id": action.id, "reason": run.cancel.reason})
     limit = run.ledger.budget.max_runtime_seconds
     if limit is not None and run.policy is not None and run.ledger.seconds(at) > limit:
         decision = run.policy.evaluate(run.ledger.budget, run.ledger.usage(at))
         found = run.task.metadata.setdefault("completed_action_budget_overruns", [])
-        found.append({**about, "decision": {**decision.to_dict(), "timestamp": stamp(at)}})
+        found.append({**_about(action), "decision": {**decision.to_dict(), "timestamp": stamp(at)}})
+
+
+def _about(action: Action) -> dict[str, Any]:
+    return {"action_kind": action_kind(action), "action_name": action.call.tool, "call_id": action.call.id or None}

@@ -46,6 +46,7 @@ def view(run: Run, now: float | None = None) -> dict[str, Any]:
         "responses": dict(run.responses),
         "usage": run.ledger.usage(now if now is not None else run.ledger.since or 0.0).to_dict(),
         "subagent_count": run.children,
+        "uncertain_actions": uncertain_actions(run),
     }
 
 

@@ -12,8 +12,11 @@ from types import TracebackType
 from typing import Any
 
 from ..agents import Agent, RunHandle
+from ..agents.responses import Response
+from ..agents.resumed import ResumedRun
 from ..drive.clock import SystemClock
 from ..drive.ports import Clock
+from ..errors import AdmissionError
 from ..models import Task
 from ..runtime import RunContext
 from .admission import AdmissionQueue
@@ -52,6 +55,8 @@ class AgentGroup:
         self.own_registry = own_registry
         self.client = client
         self.startup_timeout = _checked_seconds("startup_timeout", startup_timeout)
+        if limits is not None and not isinstance(limits, GroupLimits):
+            raise TypeError(f"limits takes GroupLimits, not {type(limits).__name__}")
         self.limits = limits or GroupLimits()
         self.event_buffer_size = _checked_count("event_buffer_size", event_buffer_size, 1)
         self.max_retained_runs = _checked_count("max_retained_runs", max_retained_runs, 0) or 0
@@ -62,7 +67,8 @@ class AgentGroup:
         self._queue = AdmissionQueue(self.limits, clock or SystemClock())
         self._runs = SubmittedRuns(self.max_retained_runs)
         self._state = "created"
-        self._closing = asyncio.Lock()
+        self._moving = asyncio.Lock()
+        self._closer: asyncio.Task[Any] | None = None
 
     async def __aenter__(self) -> AgentGroup:
         await self.start()
@@ -84,29 +90,39 @@ class AgentGroup:
         if self._state != "created":
             raise RuntimeError(f"the group is {self._state}; a group starts once, so make a new one")
         self._state = "starting"
-        try:
-            await self._resources.start(self.startup_timeout)
-        except BaseException:
-            self._state = "closed"
-            raise
-        self._state = "running"
+        async with self._moving:
+            try:
+                await self._resources.start(self.startup_timeout)
+            except BaseException:
+                self._state = "closed"
+                raise
+            self._state = "running"
 
-    async def close(self, drain: float | None = None) -> None:
+    async def close(self, drain: float | None = None, *, park: bool = False) -> None:
         """Cancel the runs of this group and stop what it owns, in reverse order. Harmless again.
 
         ``drain``: seconds that active runs have to end or pause by themselves first; waiting ones never begin.
-        ExceptionGroup when parts failed to stop; all others are stopped.
+        ``park``: durable runs do not go on to their end then, but pause before their next model turn, so that a later
+        process can resume them. It needs ``drain``.
+        ExceptionGroup when parts failed to stop; all others are stopped. A start under way comes to its end first.
+        Canceling a close cuts the drain short.
         """
         seconds = None if drain is None else _checked_seconds("drain", drain, least=0)
-        async with self._closing:
+        if park and drain is None:
+            raise ValueError(
+                "park=True needs drain=, the seconds that runs have to come to a place where they can pause"
+            )
+        if self._closer is not None and self._closer is asyncio.current_task():
+            return  # a part that closes the group while it is stopped
+        async with self._moving:
             if self._state == "closed":
                 return
             self._state = "closing"
+            self._closer = asyncio.current_task()
             try:
-                await self._end_runs(seconds)
+                errors = await self._end(seconds, park)
             finally:
-                errors = await self._resources.stop()
-                self._state = "closed"
+                self._closer = None
         if errors:
             raise ExceptionGroup("parts of the group failed to stop", errors)
 
@@ -115,19 +131,47 @@ class AgentGroup:
     def run(self, agent: Agent | str, task: Task | str, request_id: str | None = None, **options: Any) -> RunHandle:
         """Submit a task, as it is now, to an agent of the group and return its handle. ``options`` are RunHandle's.
 
-        The same ``request_id`` with the same input returns the same handle, as long as it is retained. RuntimeError
-        unless the group runs; ValueError for an agent that is not in it, a run that is under way already, and for a
-        ``request_id`` of something else.
+        A group with a ``client`` takes addresses too. The same ``request_id`` with the same input returns the same
+        handle, as long as it is retained. RuntimeError unless the group runs; ValueError for an agent that is not in
+        it, a run that is under way already, and for a ``request_id`` of something else.
         """
-        if self._state != "running":
-            raise RuntimeError(f"the group is {self._state}; submit runs inside 'async with AgentGroup(...)'")
+        self._check_running()
         member = self._member(agent)
         accepted = frozen(task)
-        wanted = input_digest(member.name, accepted)
+        wanted = input_digest(member if isinstance(member, str) else member.name, accepted)
         known = None if request_id is None else self._runs.requested(_checked_id(request_id), wanted)
         if known is not None:
             return known
         return self._submit(member, accepted, request_id, wanted, options)
+
+    async def resume(
+        self, agent: Agent | str, run_id: str, *, event_buffer_size: int | None = None, **response: Any
+    ) -> RunHandle:
+        """Go on with a stored run of an agent of the group, in a place of the queue like any other run.
+
+        ``response`` is that of ``agent.resume``. Returns when the run is at work. What ``resume`` refuses is raised,
+        and AdmissionError when there is no place; then nothing has changed. RuntimeError unless the group runs.
+        """
+        self._check_running()
+        member = self._member(agent)
+        if isinstance(member, str):
+            raise ValueError("a run at another address is resumed there")
+        if self._runs.is_active(run_id):
+            raise ValueError(f"Run '{run_id}' is under way in this group; get_run() has its handle")
+        place = self._queue.take(lambda: self._runs.ended(run_id))
+        try:
+            refused = await place.admitted()
+            if refused is not None:
+                raise AdmissionError(refused[1], code=refused[0])
+            self._check_running()
+            going_on = await ResumedRun.begin(member, run_id, *_response(**response))
+            size = self.event_buffer_size if event_buffer_size is None else event_buffer_size
+            handle = RunHandle(member, going_on.task, resumed=going_on, admission=place, event_buffer_size=size)
+        except BaseException:
+            place.leave()
+            raise
+        self._runs.add(handle, None, "")
+        return handle
 
     def get_run(self, run_id: str) -> RunHandle:
         """The handle of a run that is under way or retained. LookupError for any other; nothing is submitted."""
@@ -155,13 +199,18 @@ class AgentGroup:
 
     # ------------------------------------------------------------------------------------------------ inside
 
+    def _check_running(self) -> None:
+        if self._state != "running":
+            raise RuntimeError(f"the group is {self._state}; submit runs inside 'async with AgentGroup(...)'")
+
     def _submit(
-        self, member: Agent, task: Task, request_id: str | None, wanted: str, options: dict[str, Any]
+        self, member: Agent | str, task: Task, request_id: str | None, wanted: str, options: dict[str, Any]
     ) -> RunHandle:
         run_id = RunContext.from_task(task).run_id
         if self._runs.is_active(run_id):
             raise ValueError(f"Run '{run_id}' is under way in this group; get_run() has its handle")
         options.setdefault("event_buffer_size", self.event_buffer_size)
+        options.setdefault("client", self.client)
         place = self._queue.take(lambda: self._runs.ended(run_id))
         try:
             handle = RunHandle(member, task, admission=place, **options)
@@ -171,7 +220,9 @@ class AgentGroup:
         self._runs.add(handle, request_id, wanted)
         return handle
 
-    def _member(self, agent: Agent | str) -> Agent:
+    def _member(self, agent: Agent | str) -> Agent | str:
+        if isinstance(agent, str) and "://" in agent and self.client is not None:
+            return agent
         name = agent if isinstance(agent, str) else getattr(agent, "name", None)
         found = self._members.get(name) if isinstance(name, str) else None
         if found is None or not (isinstance(agent, str) or agent is found):
@@ -179,17 +230,43 @@ class AgentGroup:
             raise ValueError(f"The group has no agent '{name}'. Its agents: {known}")
         return found
 
-    async def _end_runs(self, drain: float | None) -> None:
-        handles = list(self._runs.active)
-        if drain is not None:
-            waiting = [handle for handle in handles if handle.queued]
-            await asyncio.gather(*(handle.cancel("The group is closing") for handle in waiting))
-            handles = [handle for handle in handles if not handle.done]
-            if handles:
-                await asyncio.wait([asyncio.ensure_future(handle.result()) for handle in handles], timeout=drain)
-        # The last first: canceling the ones that run would admit those that wait.
-        ends = [handle.cancel("The group is closing") for handle in reversed(handles)]
-        await asyncio.gather(*ends)
+    async def _end(self, drain: float | None, park: bool) -> list[Exception]:
+        try:
+            await self._end_runs(drain, park)
+        finally:  # when this is canceled too, the group is still closing: the next close() goes on with it
+            errors = await self._resources.stop()
+            self._state = "closed"
+        return errors
+
+    async def _end_runs(self, drain: float | None, park: bool) -> None:
+        try:
+            if drain is not None:
+                await self._drain(drain, park)
+        finally:  # of whoever cuts the drain short, too
+            await _cancel_all(self._runs.active)
+
+    async def _drain(self, seconds: float, park: bool) -> None:
+        await _cancel_all(handle for handle in self._runs.active if handle.queued)
+        if park:
+            for handle in self._runs.active:
+                handle.park()
+        ends = [asyncio.ensure_future(handle.ended()) for handle in self._runs.active]
+        if ends:
+            _, late = await asyncio.wait(ends, timeout=seconds)
+            for waiter in late:
+                waiter.cancel()
+
+
+async def _cancel_all(handles: Iterable[RunHandle]) -> None:
+    """The last first: canceling the ones that run would admit those that wait."""
+    ends = [handle.cancel("The group is closing") for handle in reversed(list(handles))]
+    for found in await asyncio.gather(*ends, return_exceptions=True):
+        if isinstance(found, BaseException):
+            raise found
+
+
+def _response(*, rerun: str | None = None, **given: Any) -> tuple[Response, str | None]:
+    return Response(**given), rerun
 
 
 def _by_name(agents: list[Agent]) -> dict[str, Agent]:

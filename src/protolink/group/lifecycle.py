@@ -40,11 +40,12 @@ class Resources:
         """Stop what has begun, the last one first. One that fails does not keep the others running."""
         errors: list[Exception] = []
         while self._begun:
-            resource = self._begun.pop()
+            resource = self._begun[-1]
             try:
                 await _call(resource, "stop")
             except Exception as error:  # the resource's; its owner hears of it when the others are stopped
                 errors.append(error)
+            self._begun.pop()  # not when it was canceled: then it is stopped again the next time
         return errors
 
 

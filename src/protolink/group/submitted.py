@@ -90,8 +90,11 @@ class SubmittedRuns:
             self._requests[request_id] = run
 
     def ended(self, run_id: str) -> None:
-        """Keep it with the latest, and drop the oldest."""
-        self._ended[run_id] = self._active.pop(run_id)
+        """Keep it with the latest, and drop the oldest. Harmless for a run that never began."""
+        run = self._active.pop(run_id, None)
+        if run is None:
+            return
+        self._ended[run_id] = run
         while len(self._ended) > self.most:
             self._forget(self._ended.pop(next(iter(self._ended))))
 

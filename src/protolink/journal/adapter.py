@@ -17,7 +17,13 @@ from ..engine.facts import Record, Resumed
 from ..engine.fold import fold
 from ..engine.state import Run
 from ..engine.view import view
-from ..errors import CheckpointMismatchError, DurableExecutionError, StoreCorruptError, StoreUnavailableError
+from ..errors import (
+    CheckpointMismatchError,
+    DurableExecutionError,
+    RunBusyError,
+    StoreCorruptError,
+    StoreUnavailableError,
+)
 from ..models import json
 from . import codec
 from .codec import SCHEMA_VERSION
@@ -49,6 +55,27 @@ def open_journal(store: DurableStore, run_id: str, agent_name: str, *, create: b
         raise
 
 
+def checkpoint_of(store: DurableStore, run_id: str) -> RunCheckpoint | None:
+    """``store.get`` of any store: what a foreign one raises is StoreUnavailableError here, too."""
+    if isinstance(store, RunStore) and _unchanged(store):
+        return store.get(run_id)
+    return _guarded(store, lambda: store.get(run_id))
+
+
+def inventory_of(store: DurableStore, **how: Any) -> list[RunCheckpoint]:
+    """``store.list`` likewise. DurableExecutionError when the store has none."""
+    listing: Callable[..., list[RunCheckpoint]] | None = getattr(store, "list", None)
+    if listing is None:
+        raise DurableExecutionError(f"The store {type(store).__name__} offers no list()")
+    return list(listing(**how) if isinstance(store, RunStore) else _guarded(store, lambda: listing(**how)))
+
+
+def owned_until(store: DurableStore, run_id: str) -> float | None:
+    """Until when (Unix seconds) a run belongs to somebody who may be alive; None also when the store cannot tell."""
+    asking: Callable[[str], float | None] | None = getattr(store, "owned_until", None)
+    return None if asking is None else _guarded(store, lambda: asking(run_id))
+
+
 def stored_records(found: RunCheckpoint) -> list[Record]:
     """The facts in a checkpoint's data. CheckpointMismatchError for a child's, StoreCorruptError for anything else."""
     data, run_id = found.data, found.run_id
@@ -73,9 +100,16 @@ def point_to_root(store: DurableStore, run_id: str, agent_name: str, *, root_run
     CheckpointMismatchError when the id belongs to another run already.
     """
     pointer = {"version": SCHEMA_VERSION, "root_run_id": root_run_id, "parent_run_id": parent_run_id}
-    token, found = _guarded(store, lambda: store.acquire(run_id, agent_name, pointer))
-    _guarded(store, lambda: store.release(run_id, token))
-    if found.data.get("root_run_id") != root_run_id:
+    found: RunCheckpoint | None
+    try:
+        token, found = _guarded(store, lambda: store.acquire(run_id, agent_name, pointer))
+    except RunBusyError:
+        # Written before, by somebody who died, or lost the store, between owning it and giving it back. It never
+        # changes, so that it is there is enough.
+        found = checkpoint_of(store, run_id)
+    else:
+        _guarded(store, lambda: store.release(run_id, token))
+    if found is None or found.data.get("root_run_id") != root_run_id:
         raise CheckpointMismatchError(f"Run '{run_id}' is stored already, and is no child of '{root_run_id}'")
 
 
@@ -155,7 +189,7 @@ def _unchanged(store: RunStore) -> bool:
 
 
 def _require(store: DurableStore, run_id: str) -> None:
-    if _guarded(store, lambda: store.get(run_id)) is None:
+    if checkpoint_of(store, run_id) is None:
         raise DurableExecutionError(f"There is no run '{run_id}' in this store")
 
 

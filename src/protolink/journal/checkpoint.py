@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from ..engine.facts import Adopted, Record, RunStarted
@@ -12,6 +11,7 @@ from ..engine.state import Run
 from ..engine.view import child_status, child_view, view
 from ..errors import DurableExecutionError, StoreCorruptError
 from ..models import json
+from ..models.value import dataclass
 from . import codec, rows
 from .codec import SCHEMA_VERSION
 from .contract import RunCheckpoint

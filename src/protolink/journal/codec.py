@@ -10,14 +10,17 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Iterable
-from dataclasses import MISSING, dataclass
+from dataclasses import MISSING
 from types import NoneType, UnionType
 from typing import Any, Union, get_args, get_origin, get_type_hints
+
+from pydantic_core import to_json
 
 from ..engine import facts
 from ..engine.facts import Record
 from ..errors import StoreCorruptError
 from ..models import json
+from ..models.value import dataclass
 
 #: Version of the stored form. A higher one is refused, a lower one is read.
 SCHEMA_VERSION = 1
@@ -28,7 +31,10 @@ _SAFE_BRACKETS = 190
 
 def encode(record: Record) -> bytes:
     """One line of compact JSON. TypeError when a value has no JSON form or is nested too deeply to be read again."""
-    line = json.encode(to_value(record))
+    try:
+        line = to_json(to_value(record))
+    except (ValueError, RecursionError) as error:
+        raise TypeError(f"not representable as JSON: {error}") from None
     if line.count(b"[") + line.count(b"{") > _SAFE_BRACKETS:
         _check_depth(line)
     return line
@@ -44,9 +50,10 @@ def decode(data: bytes, *, schema: int = SCHEMA_VERSION) -> Record:
 
 
 def to_value(record: Record) -> list[Any]:
-    """The record as a list; its fields may still hold Python values that ``encode`` makes JSON."""
+    """The record as JSON values. TypeError when a field has no JSON form."""
     fact = record.fact
-    return [record.n, record.seq, record.at, type(fact).__name__, _shape_of(type(fact)).encode(fact)]
+    kind = type(fact)
+    return [record.n, record.seq, record.at, kind.__name__, _shape_of(kind).encode(fact)]
 
 
 def from_value(value: Any, *, schema: int = SCHEMA_VERSION) -> Record:
@@ -54,8 +61,8 @@ def from_value(value: Any, *, schema: int = SCHEMA_VERSION) -> Record:
     newer = "" if schema <= SCHEMA_VERSION else f" (written by a newer protolink? schema {schema} > {SCHEMA_VERSION})"
     try:
         n, seq, at, name, fields = value
-        shape = _BY_NAME[name]
-        return Record(n, seq, at, shape.decode(fields))
+        kind = _BY_NAME[name]
+        return Record(n, seq, at, _shape_of(kind).decode(fields))
     except KeyError as error:
         raise StoreCorruptError(f"Unknown stored fact {error}{newer}") from error
     except (TypeError, ValueError, AttributeError) as error:
@@ -86,7 +93,14 @@ def _same(value: Any) -> Any:
     return value
 
 
-_PLAIN = _Shape(_same, _same)
+def _checked(value: Any) -> Any:
+    """What an application, a model or a tool may have put there; the types of the facts say nothing of it."""
+    return value if json.is_plain(value) else json.plain(value)
+
+
+_SCALAR = _Shape(_same, _same)
+_PLAIN = _Shape(_checked, _same)
+_SCALARS = frozenset({str, int, bool})
 _SHAPES: dict[type, _Shape] = {}
 
 
@@ -99,13 +113,15 @@ def _shape_of(cls: type) -> _Shape:
 
 def _shape(hint: Any) -> _Shape:
     origin = get_origin(hint)
+    if hint in _SCALARS:
+        return _SCALAR
     if origin in (Union, UnionType):
         return _optional(_shape(_without_none(hint)))
     if origin is tuple:
         item = _shape(get_args(hint)[0])
         return _Shape(lambda value: [item.encode(part) for part in value], lambda value: tuple(map(item.decode, value)))
     if isinstance(hint, type) and hasattr(hint, "from_dict"):
-        return _Shape(lambda value: value.to_dict(), hint.from_dict)
+        return _Shape(lambda value: _checked(value.to_dict()), hint.from_dict)
     if isinstance(hint, type) and dataclasses.is_dataclass(hint):
         return _shape_of(hint)
     return _PLAIN
@@ -118,8 +134,8 @@ def _without_none(hint: Any) -> Any:
 
 
 def _optional(shape: _Shape) -> _Shape:
-    if shape is _PLAIN:
-        return _PLAIN
+    if shape is _PLAIN or shape is _SCALAR:
+        return shape
     return _Shape(
         lambda value: None if value is None else shape.encode(value),
         lambda value: None if value is None else shape.decode(value),
@@ -133,10 +149,10 @@ def _fields(cls: type) -> _Shape:
 
     def encode_fields(value: Any) -> dict[str, Any]:
         found = {}
-        for name, to_json, default in plan:
+        for name, to_value, default in plan:
             item = getattr(value, name)
-            if not (item is default or _equal(item, default)):
-                found[name] = item if to_json is _same else to_json(item)
+            if item is not default and (default is MISSING or not _equal(item, default)):
+                found[name] = item if to_value is _same else to_value(item)
         return found
 
     def decode_fields(value: Any) -> Any:
@@ -157,4 +173,4 @@ def _equal(value: Any, default: Any) -> bool:
     return type(value) is type(default) and bool(value == default)
 
 
-_BY_NAME: dict[str, _Shape] = {cls.__name__: _shape_of(cls) for cls in get_args(facts.Fact)}
+_BY_NAME: dict[str, type] = {cls.__name__: cls for cls in get_args(facts.Fact)}

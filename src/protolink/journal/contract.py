@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Sequence
-from dataclasses import dataclass
 from typing import Any, Protocol, runtime_checkable
 
 from ..engine.facts import Record
+from ..models.value import dataclass
 
 MAX_ID_LENGTH = 512
 
@@ -34,6 +34,7 @@ class DurableStore(Protocol):
     - ``append(run_id, token, status, facts)``: like ``save``, with only the facts that are new (JSON values).
     - ``renew(run_id, token)``: extend the lease and nothing else.
     - ``list(*, status=None, agent_name=None, limit=20)``: checkpoints, the newest run first, without a lease.
+    - ``owned_until(run_id)``: when the lease ends (Unix seconds) of an owner who may be alive, or None.
     - ``delete(run_id)`` and ``prune(*, before)``: forget finished runs.
     """
 

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 
+from ..models.value import dataclass
 from . import owner as owners
 from .owner import Owner
 

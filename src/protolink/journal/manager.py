@@ -10,8 +10,12 @@ from ..engine.task import interruptions
 from ..engine.view import uncertain_actions
 from ..errors import DurableExecutionError
 from ..models import DEFAULT_REDACTION_POLICY, RedactionPolicy, Task
+from ..models.ids import iso_from_seconds
 from ..models.json import plain
+from ..models.redaction.provider_keys import without_keys
+from ..models.unset import UNSET
 from ..runtime import RunEvent
+from .adapter import checkpoint_of, inventory_of, owned_until
 from .contract import DurableStore, RunCheckpoint, checked_limit
 
 #: ``list`` is a method's name here.
@@ -22,8 +26,9 @@ class StoredRuns(Protocol):
     """An agent's stored runs: reading and repairing them."""
 
     def stored(self, run_id: str) -> Run: ...
+    def changes(self, run: Run) -> list[dict[str, Any]]: ...
     def cancel(self, run_id: str) -> Run: ...
-    def reconcile(self, run_id: str, action_id: str, result: Any) -> Run: ...
+    def reconcile(self, run_id: str, action_id: str, result: Any = ..., unchanged: str | None = None) -> Run: ...
 
 
 class DurableAgent(Protocol):
@@ -70,10 +75,8 @@ class RunManager:
         checked_limit(limit)
         found = []
         for agent in self._agents.values():
-            inventory = getattr(agent.durability, "list", None)
-            if inventory is None:
-                raise DurableExecutionError(f"The store of '{agent.name}' offers no list()")
-            for checkpoint in inventory(status=status, agent_name=agent.name, limit=limit):
+            assert agent.durability is not None
+            for checkpoint in inventory_of(agent.durability, status=status, agent_name=agent.name, limit=limit):
                 if "root_run_id" not in checkpoint.data:
                     found.append(listed(checkpoint, self._redaction))
         return found[:limit]
@@ -82,6 +85,32 @@ class RunManager:
         """``{run_id, agent_name, status, interruption, interruptions, usage, uncertain_actions}`` of a run."""
         agent = self._agent(run_id)
         return self._projection(agent.runs.stored(run_id), agent.name)
+
+    def obstacles(self, run_id: str) -> dict[str, Any]:
+        """What keeps a run that has not ended from being continued now: ``{owned_until, changes, problem}``.
+
+        ``owned_until``: when the lease of an owner ends who may be alive (ISO 8601), or None. ``changes``: parts of the
+        configuration that are not what they were, as in CheckpointMismatchError. ``problem``: why these cannot be told
+        here, or None.
+        """
+        agent = self._agent(run_id)
+        run = agent.runs.stored(run_id)
+        if run.outcome is not None and not run.uncertain:
+            return {"owned_until": None, "changes": [], "problem": None}
+        assert agent.durability is not None
+        until = owned_until(agent.durability, run.id)
+        changes, problem = self._changes(agent, run)
+        return {
+            "owned_until": None if until is None else iso_from_seconds(until),
+            "changes": changes,
+            "problem": problem,
+        }
+
+    def _changes(self, agent: DurableAgent, run: Run) -> tuple[Projections, str | None]:
+        try:
+            return agent.runs.changes(run), None
+        except Exception as error:  # the application's model factories run here; a look at a run outlives them
+            return [], str(self._redaction.redact(without_keys(f"{type(error).__name__}: {error}")))
 
     async def resume(self, run_id: str, **response: Any) -> dict[str, Any]:
         """``agent.resume_task``; the projection, with the redacted ``task``."""
@@ -98,10 +127,15 @@ class RunManager:
         agent = self._agent(run_id)
         return self._projection(agent.runs.cancel(run_id), agent.name)
 
-    def reconcile(self, run_id: str, action_id: str, *, result: Any) -> dict[str, Any]:
-        """Record a verified outcome. ``run_id`` may be a child's; the projection is the root's."""
+    def reconcile(
+        self, run_id: str, action_id: str, *, result: Any = UNSET, unchanged: str | None = None
+    ) -> dict[str, Any]:
+        """Record a verified outcome: its ``result``, or why all is ``unchanged``; see ``Agent.reconcile``.
+
+        ``run_id`` may be a child's; the projection is the root's.
+        """
         agent = self._agent(run_id)
-        return self._projection(agent.runs.reconcile(run_id, action_id, result), agent.name)
+        return self._projection(agent.runs.reconcile(run_id, action_id, result, unchanged), agent.name)
 
     def events(self, run_id: str, after: int = 0) -> Projections:
         """The stored events of a run with a number above ``after``, redacted."""
@@ -113,9 +147,9 @@ class RunManager:
             raise DurableExecutionError("a run id must be nonblank text")
         for agent in self._agents.values():
             assert agent.durability is not None
-            checkpoint = agent.durability.get(run_id)
+            checkpoint = checkpoint_of(agent.durability, run_id)
             root = checkpoint and checkpoint.data.get("root_run_id")
-            owner = agent.durability.get(root) if isinstance(root, str) else checkpoint
+            owner = checkpoint_of(agent.durability, root) if isinstance(root, str) else checkpoint
             if owner is not None and owner.agent_name == agent.name:
                 return agent
         raise DurableExecutionError(f"No configured agent has a stored run '{run_id}'")
@@ -137,16 +171,6 @@ class RunManager:
 def listed(checkpoint: RunCheckpoint, policy: RedactionPolicy = DEFAULT_REDACTION_POLICY) -> dict[str, Any]:
     """The projection of a checkpoint, redacted. It needs no agent, only what the store holds."""
     data = checkpoint.data
-    uncertain = [
-        {
-            "run_id": checkpoint.run_id,
-            "action_id": key,
-            "name": entry["action"].get("name"),
-            "state": entry["state"],
-        }
-        for key, entry in (data.get("actions") or {}).items()
-        if entry["state"] in ("executing", "uncertain")
-    ]
     shown = {
         "run_id": checkpoint.run_id,
         "agent_name": checkpoint.agent_name,
@@ -154,6 +178,6 @@ def listed(checkpoint: RunCheckpoint, policy: RedactionPolicy = DEFAULT_REDACTIO
         "interruption": data.get("interruption"),
         "interruptions": data.get("interruptions") or [],
         "usage": data.get("usage"),
-        "uncertain_actions": uncertain,
+        "uncertain_actions": data.get("uncertain_actions") or [],
     }
     return dict(policy.redact(plain(shown)))

@@ -9,10 +9,11 @@ all of them (anything but Linux), nobody is ever proven dead and the lease decid
 from __future__ import annotations
 
 import os
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from typing import Any
 
 from ..models import json
+from ..models.value import dataclass
 
 _GONE_STATES = frozenset("ZXx")
 

@@ -1,8 +1,9 @@
 """The tables, and how a file is recognized as ours before anything in it is touched.
 
-``protolink_runs`` has one row a run. The columns that every commit changes are in no index, so a commit rewrites one
-page of it. ``protolink_facts`` has one row a commit, under the key ``run number << 32 | number of its first fact``:
-measured against a key of run id and number, that is one page less a commit, and no second copy of the run id.
+``protolink_runs`` has one row a run. What every commit changes is in no index, so a commit rewrites one page of it: the
+index of states leaves out the runs that are at work, and a run enters it when it comes to rest. ``protolink_facts`` has
+one row a commit, under the key ``run number << 32 | number of its first fact``: measured against a key of run id and
+number, that is one page less a commit, and no second copy of the run id.
 """
 
 from __future__ import annotations
@@ -36,6 +37,8 @@ CREATE TABLE protolink_runs (
     document TEXT
 );
 CREATE INDEX protolink_children ON protolink_runs (root_run_id) WHERE root_run_id IS NOT NULL;
+CREATE INDEX protolink_agents ON protolink_runs (agent_name);
+CREATE INDEX protolink_at_rest ON protolink_runs (status) WHERE status <> 'working';
 CREATE TABLE protolink_facts (place INTEGER PRIMARY KEY, body BLOB NOT NULL, checksum INTEGER NOT NULL);
 CREATE TABLE protolink_epochs (highest_deleted INTEGER NOT NULL);
 INSERT INTO protolink_epochs VALUES (0);

@@ -6,7 +6,7 @@ them. The other has a document instead: an application, or a wrapper that knows 
 
 from __future__ import annotations
 
-import secrets
+import os
 import sqlite3
 import time
 import weakref
@@ -103,6 +103,14 @@ class RunStore:
         """Extend the lease. RunBusyError when the token is no longer the owner's."""
         self._database.write(lambda db: rows.touch(db, rows.owned(db, run_id, token), None, self._clock()))
 
+    def owned_until(self, run_id: str) -> float | None:
+        """When the lease ends (Unix seconds) of an owner who may be alive; None when nobody has to be waited for."""
+        checked_name("run id", run_id)
+        row = self._database.read(lambda db: rows.find(db, run_id))
+        if row is None or row.owner is None:
+            return None
+        return self._watch.held_until(run_id, row.lease, self._clock())
+
     def release(self, run_id: str, token: str) -> None:
         """Give up ownership. Nothing happens when it is gone already."""
         self._database.write(lambda db: rows.release(db, run_id, token))
@@ -145,7 +153,7 @@ class RunStore:
         """``document`` None: the run must exist. ``whole``: it must not be a child."""
         checked_name("run id", run_id)
         checked_name("agent name", agent_name)
-        token = secrets.token_hex(16)
+        token = os.urandom(16).hex()
         try:
             return self._database.write(lambda db: self._claimed(db, run_id, agent_name, token, document, whole))
         except (KeyboardInterrupt, SystemExit):
@@ -272,7 +280,7 @@ class StoredJournal:
 
 def batch_of(records: Sequence[Record]) -> Batch:
     first = records[0].n
-    if any(record.n != first + index for index, record in enumerate(records)):
+    if [record.n for record in records] != list(range(first, first + len(records))):
         raise ValueError("records of one batch must be numbered one after the other")
     return Batch(records[0].n, len(records), codec.to_lines(records))
 

@@ -1,8 +1,12 @@
 """One thread that writes for everybody.
 
 A commit costs a sync of the disk, whatever is in it, so all that waits while one commit runs goes into the next one
-together. Each piece of work has its own savepoint: one that is refused (a stale owner, say) takes nothing back from the
-others. Work runs on this thread and nowhere else, so a signal that interrupts a caller never leaves half a transaction.
+together. Work that is refused (a stale owner, say) takes nothing back from the others: where it has changed something
+already, they are done again without it.
+Work runs on this thread and nowhere else, so a signal that interrupts a caller never leaves half a transaction.
+
+Whoever waits in one event loop is told by one call. Every statement and every call into a loop gives up the interpreter
+lock, and a busy loop is slow to hand it back; so this thread makes as few of them as it can.
 """
 
 from __future__ import annotations
@@ -15,6 +19,7 @@ from collections.abc import Callable
 from concurrent.futures import Future
 from typing import Any, Generic, TypeVar
 
+from ..drive.commit import Commit
 from ..errors import DurableExecutionError
 
 T = TypeVar("T")
@@ -28,11 +33,12 @@ _MAX_GROUP = 256
 
 
 class _Job(Generic[T]):
-    """Work, and how its outcome reaches whoever waits."""
+    """Work, and the future of whoever waits: in ``loop``, or in a thread (None)."""
 
-    def __init__(self, work: Work[T], settle: Callable[[T | None, BaseException | None], None]) -> None:
+    def __init__(self, work: Work[T], future: Future[T] | Commit[T], loop: asyncio.AbstractEventLoop | None) -> None:
         self.work = work
-        self.settle = settle
+        self.future = future
+        self.loop = loop
 
 
 class Writer:
@@ -56,21 +62,14 @@ class Writer:
     def call(self, work: Work[T]) -> T:
         """Do the work in a transaction and return its result once that is committed."""
         future: Future[T] = Future()
-        self._put(_Job(work, lambda result, error: _fulfil(future, result, error)))
+        self._put(_Job(work, future, None))
         return future.result()
 
-    def submit(self, work: Work[T]) -> asyncio.Future[T]:
-        """``call`` for a coroutine. Canceling the future does not take the work back."""
+    def submit(self, work: Work[T]) -> Commit[T]:
+        """``call`` for a coroutine."""
         loop = asyncio.get_running_loop()
-        future: asyncio.Future[T] = loop.create_future()
-
-        def settle(result: T | None, error: BaseException | None) -> None:
-            try:
-                loop.call_soon_threadsafe(_fulfil, future, result, error)
-            except RuntimeError:
-                pass  # The loop is closed: nobody waits any more. The work itself is done.
-
-        self._put(_Job(work, settle))
+        future: Commit[T] = Commit(loop=loop)
+        self._put(_Job(work, future, loop))
         return future
 
     def close(self) -> None:
@@ -116,60 +115,73 @@ class Writer:
         except BaseException as error:
             # Whatever it is, those who wait must hear of it, and this thread must go on for the others.
             outcomes = [(None, error)] * len(batch)
-        for job, outcome in zip(batch, outcomes, strict=True):
-            job.settle(*outcome)
+        _tell(batch, outcomes)
 
     def _together(self, batch: list[_Job[Any]]) -> list[_Outcome]:
+        """In one transaction. Work that is refused after it changed something is left out, and the rest done again."""
         self._check()
+        found: dict[_Job[Any], _Outcome] = {}
+        while not self._attempt([job for job in batch if job not in found], found):
+            pass
+        return [found[job] for job in batch]
+
+    def _attempt(self, batch: list[_Job[Any]], found: dict[_Job[Any], _Outcome]) -> bool:
+        """True when all is committed. Else nothing was, and ``found`` tells what came of the work not to try again."""
         connection = self._connection
+        done: dict[_Job[Any], _Outcome] = {}
+        before = connection.total_changes
         connection.execute("BEGIN IMMEDIATE")
         try:
-            before = connection.total_changes
-            outcomes = [_attempt(connection, job) for job in batch] if len(batch) > 1 else [_alone(connection, *batch)]
+            for job in batch:
+                changes = connection.total_changes
+                try:
+                    done[job] = job.work(connection), None
+                except sqlite3.Error:
+                    raise
+                except Exception as error:
+                    done[job] = None, error
+                    if connection.total_changes != changes:
+                        connection.execute("ROLLBACK")
+                        found[job] = None, error
+                        return False
             if connection.in_transaction:
                 connection.execute("COMMIT")
-            self.transactions += connection.total_changes != before
         except BaseException:
             # SQLite itself takes the transaction back after some errors.
             if connection.in_transaction:
                 connection.execute("ROLLBACK")
             raise
-        return outcomes
+        self.transactions += connection.total_changes != before
+        found.update(done)
+        return True
 
 
-def _alone(connection: sqlite3.Connection, job: _Job[Any]) -> _Outcome:
-    """Work that shares its transaction with nobody needs no savepoint: a refusal takes all of it back."""
-    try:
-        return job.work(connection), None
-    except sqlite3.Error:
-        raise
-    except Exception as error:
-        connection.execute("ROLLBACK")
-        return None, error
-
-
-def _attempt(connection: sqlite3.Connection, job: _Job[Any]) -> _Outcome:
-    connection.execute("SAVEPOINT job")
-    try:
-        result = job.work(connection)
-    except sqlite3.Error:
-        raise
-    except Exception as error:
-        connection.execute("ROLLBACK TO job")
-        connection.execute("RELEASE job")
-        return None, error
-    connection.execute("RELEASE job")
-    return result, None
+def _tell(batch: list[_Job[Any]], outcomes: list[_Outcome]) -> None:
+    waiting: dict[asyncio.AbstractEventLoop, list[tuple[Any, _Outcome]]] = {}
+    for job, outcome in zip(batch, outcomes, strict=True):
+        if job.loop is None:
+            _fulfil(job.future, outcome)
+        else:
+            waiting.setdefault(job.loop, []).append((job.future, outcome))
+    for loop, settled in waiting.items():
+        try:
+            loop.call_soon_threadsafe(_fulfil_all, settled)
+        except RuntimeError:
+            pass  # The loop is closed: nobody waits any more. The work itself is done.
 
 
 def _is_lock(error: sqlite3.Error) -> bool:
     return (getattr(error, "sqlite_errorcode", 0) or 0) & 0xFF in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED)
 
 
-def _fulfil(future: Any, result: Any, error: BaseException | None) -> None:
-    """For both kinds of future. A canceled one has nobody who waits."""
-    if future.done():
-        return
+def _fulfil_all(settled: list[tuple[Any, _Outcome]]) -> None:
+    for future, outcome in settled:
+        _fulfil(future, outcome)
+
+
+def _fulfil(future: Any, outcome: _Outcome) -> None:
+    """For both kinds of future."""
+    result, error = outcome
     if error is None:
         future.set_result(result)
     else:

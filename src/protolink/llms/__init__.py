@@ -5,12 +5,30 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from .._lazy import by_name, loader
-from ..models import ConversationHistory, LLMModelProfile
-from .base import LLM
-from .factory import LLMProvider, create_llm
-from .json_actions import ActionParseError
-from .mock import MockLLM
-from .turn import Call, LLMActionResult, ModelTurn
+
+_HOMES = {
+    "..models": (
+        "ConversationHistory",
+        "LLMModelProfile",
+    ),
+    "base": ("LLM",),
+    "factory": (
+        "LLMProvider",
+        "create_llm",
+    ),
+    "json_actions": ("ActionParseError",),
+    "mock": ("MockLLM",),
+    "turn": (
+        "Call",
+        "LLMActionResult",
+        "ModelTurn",
+    ),
+    "providers.failures": (
+        "ProviderRefused",
+        "ProviderUnavailable",
+    ),
+    "providers.openai_compatible": ("OpenAICompatibleLLM",),
+}
 
 __all__ = [
     "LLM",
@@ -28,13 +46,14 @@ __all__ = [
     "create_llm",
 ]
 
-_LATER = {
-    "providers.failures": ("ProviderRefused", "ProviderUnavailable"),
-    "providers.openai_compatible": ("OpenAICompatibleLLM",),
-}
-
 if TYPE_CHECKING:
+    from ..models import ConversationHistory, LLMModelProfile
+    from .base import LLM
+    from .factory import LLMProvider, create_llm
+    from .json_actions import ActionParseError
+    from .mock import MockLLM
     from .providers.failures import ProviderRefused, ProviderUnavailable
     from .providers.openai_compatible import OpenAICompatibleLLM
+    from .turn import Call, LLMActionResult, ModelTurn
 
-__getattr__ = loader(__name__, by_name(_LATER), globals())
+__getattr__, __dir__ = loader(__name__, by_name(_HOMES), globals())

@@ -11,9 +11,9 @@ from abc import ABC, abstractmethod
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeVar, overload
 
+from .._lazy import Later
 from ..models import ConversationHistory, LLMModelProfile
 from ..models.turn import ModelTurn
-from . import infer as _infer
 from .json_actions import ActionParseError, parse_action
 from .port import LLMPort
 from .prompt import system_prompt
@@ -22,6 +22,9 @@ from .turn import LLMActionResult, to_turn
 if TYPE_CHECKING:
     from ..models import Part
     from ..runtime import RunContext
+    from . import infer as _infer
+else:
+    _infer = Later(".infer", __package__)
 
 Emit = Callable[[str], None]
 T = TypeVar("T")

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import secrets
-import uuid
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -21,6 +19,7 @@ from ..engine.ledger import Ledger
 from ..engine.project import Event
 from ..engine.state import Run
 from ..models import Part, Task, TaskLLMStreamEvent
+from ..models.ids import new_uuid
 from ..models.turn import AGENT_CALL
 from ..runtime import (
     ActionAuthorizer,
@@ -31,6 +30,7 @@ from ..runtime import (
     PolicyDecision,
     RunAction,
     RunContext,
+    RunEvent,
 )
 
 if TYPE_CHECKING:
@@ -61,9 +61,9 @@ class Peers:
         payload = {"type": AGENT_CALL, **arguments}
         return RunAction(kind="agent.call", name=name, payload=payload, capabilities=frozenset({"agent.delegate"}))
 
-    def invoke(self, execution: ToolExecution) -> Any:
+    async def call(self, execution: ToolExecution, tell: Callable[[RunEvent], None]) -> Any:
         payload = dict(execution.authorization.action.payload)
-        return self._callback(payload["agent"], payload.get("action"), payload)
+        return await self._callback(payload["agent"], payload.get("action"), payload)
 
 
 class Loop:
@@ -160,7 +160,7 @@ async def infer(
 
 
 def _first(context: RunContext, spec: Spec) -> Record:
-    salt = str(uuid.UUID(bytes=secrets.token_bytes(16), version=4))[:23]
+    salt = new_uuid()[:23]
     agent = context.agent_chain[-1] if context.agent_chain else "llm"
     fact = f.RunStarted(context.run_id, agent, {}, (spec,), context.to_dict(), {}, False, salt)
     return Record(0, 1, SystemClock().now(), fact)

@@ -8,11 +8,12 @@ declarations strictly take no free-form objects.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 from ..models.json import dumps, loads
 from ..models.turn import AGENT_CALL, Call, ModelTurn
+from ..models.value import dataclass
 from .json_actions import ActionParseError, finite
 from .schema import parameters
 

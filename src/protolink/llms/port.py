@@ -10,6 +10,8 @@ from collections.abc import Callable, Mapping, Sequence
 from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
+from pydantic_core import to_json
+
 from ..drive.ports import Misspoken, Reply
 from ..models import ConversationHistory, LLMModelProfile, estimate_tokens
 from ..models.turn import AGENT_CALL, ModelTurn
@@ -119,23 +121,15 @@ class LLMPort:
             taken = self._system_tokens(history) + self._tool_tokens + history.tokens
         if given is None:
             given = _said_tokens(turn)
-        return Reply(
-            text=turn.text,
-            calls=turn.calls,
-            raw=None if turn.raw == turn.text else turn.raw,
-            input_tokens=taken,
-            output_tokens=given,
-            estimated=estimated,
-            native=self._native,
-            latency_ms=(perf_counter() - started) * 1000,
-            metrics={} if self._prices is None else {"cost": _cost(self._prices, taken, given, estimated)},
-        )
+        raw = None if turn.raw == turn.text else turn.raw
+        latency_ms = (perf_counter() - started) * 1000
+        metrics = {} if self._prices is None else {"cost": _cost(self._prices, taken, given, estimated)}
+        return Reply(turn.text, turn.calls, raw, taken, given, estimated, self._native, latency_ms, metrics)
 
     def _system_tokens(self, history: ConversationHistory) -> int:
         """Tokens of the system section: our prompt in place of the history's own, and later system messages."""
-        later = history.system_tokens - estimate_tokens(history.system_prompt)
         inside = 0 if self._native else self._tool_tokens
-        return max(0, self._prompt_tokens + later - inside)
+        return max(0, self._prompt_tokens + history.later_system_tokens - inside)
 
 
 def _shown(card: Any) -> dict[str, Any]:
@@ -164,7 +158,7 @@ def _said_tokens(turn: ModelTurn) -> int:
         {"type": AGENT_CALL if call.tool == AGENT_CALL else "tool_call", "tool": call.tool, "args": call.args}
         for call in turn.calls
     ]
-    return estimate_tokens(turn.text) + sum(map(estimate_tokens, calls))
+    return estimate_tokens(turn.text) + sum([estimate_tokens(to_json(call).decode()) for call in calls])
 
 
 def _priced(profile: LLMModelProfile) -> bool:

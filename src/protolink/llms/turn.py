@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
 from ..models.json import dumps, plain
 from ..models.turn import Call, ModelTurn
+from ..models.value import dataclass
 from .json_actions import ActionParseError, action_turn, parse_action
 from .native import mapped_turn
 

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
 from .ids import new_id, utc_now
 from .json import plain
 from .part import Part
 from .shape import items, mapping, optional_text, table
+from .value import dataclass
 
 
 def _artifact_id() -> str:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import asdict, field, fields
 from typing import Any
 
 from .._version import __version__
 from .json import canonical, plain
 from .shape import items, mapping, optional_text, required_text, table, texts
+from .value import dataclass
 
 AGENT_ROLES = ("worker", "orchestrator", "observer", "gateway", "interface")
 

@@ -10,7 +10,7 @@ Messages themselves are shared as well: they are replaced, never edited.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import field, fields
 from itertools import islice
 from typing import Any
 
@@ -18,6 +18,7 @@ from .ids import new_id, utc_now
 from .json import plain
 from .shape import items, mapping, optional_text, required_text, table
 from .tokens import estimate_tokens
+from .value import dataclass
 
 _WHAT = "history message"
 
@@ -137,6 +138,11 @@ class ConversationHistory:
         prompt = 0 if self._system is None else estimate_tokens(self._system.content)
         return prompt + self._system_tokens
 
+    @property
+    def later_system_tokens(self) -> int:
+        """``system_tokens`` without the system prompt's."""
+        return self._system_tokens
+
     def last(self, role: str) -> HistoryMessage | None:
         """The newest message of a role."""
         index = self._newest.get(role)
@@ -157,17 +163,17 @@ class ConversationHistory:
 
     def add_user(self, content: Any, **metadata: Any) -> ConversationHistory:
         """Append what the user says."""
-        return self._append(HistoryMessage("user", content, metadata=metadata))
+        return self._append(HistoryMessage("user", content, None, metadata))
 
     def add_assistant(
         self, content: Any, *, tool_calls: list[Any] | None = None, **metadata: Any
     ) -> ConversationHistory:
         """Append what the model said, with the tool calls of a native turn."""
-        return self._append(HistoryMessage("assistant", content, metadata=metadata, tool_calls=tool_calls))
+        return self._append(HistoryMessage("assistant", content, None, metadata, None, None, tool_calls))
 
     def add_tool(self, content: Any, tool_name: str, *, tool_call_id: str | None = None) -> ConversationHistory:
         """Append a tool's answer; ``tool_call_id`` is the provider's."""
-        return self._append(HistoryMessage("tool", content, tool_name=tool_name, tool_call_id=tool_call_id))
+        return self._append(HistoryMessage("tool", content, None, {}, None, None, None, tool_name, tool_call_id))
 
     def add_raw(self, message: Mapping[str, Any]) -> ConversationHistory:
         """Append a message given as a mapping; ``role`` must be there."""

@@ -13,13 +13,22 @@ import json
 import math
 from collections.abc import Mapping
 from types import NoneType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import rfc8785
 from pydantic_core import from_json, to_json, to_jsonable_python
+
+from .._lazy import Later
+
+if TYPE_CHECKING:
+    import rfc8785
+else:
+    # Few values need it: see ``canonical``.
+    rfc8785 = Later("rfc8785")
 
 #: What is written must be readable: the parser takes 200 levels, and a stored value is wrapped in some of its own.
 MAX_DEPTH = 150
+
+_LEAVES = frozenset((str, int, bool, NoneType))
 
 
 def plain(value: Any) -> Any:
@@ -28,16 +37,17 @@ def plain(value: Any) -> Any:
 
 
 def _plain(value: Any, place: str, depth: int) -> Any:
-    if value is None or isinstance(value, bool) or type(value) in (str, int):
+    kind = type(value)
+    if kind in _LEAVES:
         return value
-    if type(value) is float:
+    if kind is float:
         if not math.isfinite(value):
             raise TypeError(f"{place}: {value} is not a JSON number")
         return value
     if depth >= MAX_DEPTH:
         raise TypeError(f"{place}: nested more than {MAX_DEPTH} levels deep, or a cycle")
-    if isinstance(value, Mapping):
-        return {_key(key, place): _plain(item, f"{place}.{key}", depth + 1) for key, item in value.items()}
+    if kind is dict or isinstance(value, Mapping):
+        return _plain_members(value, place, depth + 1)
     if isinstance(value, (list, tuple)):
         return [_plain(item, f"{place}[{index}]", depth + 1) for index, item in enumerate(value)]
     if isinstance(value, (set, frozenset)):
@@ -48,6 +58,15 @@ def _plain(value: Any, place: str, depth: int) -> Any:
         fields = {field.name: getattr(value, field.name) for field in dataclasses.fields(value)}
         return _plain(fields, place, depth + 1)
     return _foreign(value, place, depth)
+
+
+def _plain_members(value: Mapping[Any, Any], place: str, depth: int) -> dict[str, Any]:
+    """Every event and record comes through here, so members that need nothing are taken over on the spot."""
+    found = {}
+    for key, item in value.items():
+        name = key if type(key) is str else _key(key, place)
+        found[name] = item if type(item) in _LEAVES else _plain(item, f"{place}.{key}", depth)
+    return found
 
 
 def _foreign(value: Any, place: str, depth: int) -> Any:
@@ -85,12 +104,12 @@ def encode(value: Any) -> bytes:
         raise TypeError(f"not representable as JSON: {error}") from None
 
 
-_LEAVES = frozenset((str, int, bool, NoneType))
-
-
-def written_size(value: Any) -> int:
-    """Bytes of the JSON text of what ``plain`` returned."""
-    return len(to_json(value))
+def detached(value: Any) -> tuple[Any, int]:
+    """``plain(value)``, and the bytes of its JSON text. TypeError as there, and for text that is no Unicode."""
+    text = encode(value)
+    if text.count(b"[") + text.count(b"{") >= MAX_DEPTH:
+        return plain(value), len(text)
+    return loads(text), len(text)  # by way of the text, which is faster; it cannot be nested too deeply
 
 
 def is_plain(value: Any) -> bool:

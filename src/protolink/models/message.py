@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
 from .ids import new_id, utc_now
 from .part import Part
 from .shape import items, mapping, optional_text
+from .value import dataclass
 
 
 def _message_id() -> str:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
 from .ids import new_id
 from .json import plain
 from .shape import mapping, optional_text, required_text, table
 from .task_state import TaskState
+from .value import dataclass
 
 
 @dataclass(slots=True)

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import field, fields, replace
 from typing import Any
 
 from .json import plain
 from .shape import mapping
+from .value import dataclass
 
 
 @dataclass(frozen=True, slots=True)

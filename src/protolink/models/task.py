@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from datetime import UTC, datetime
 from typing import Any, Protocol
 
@@ -15,6 +15,7 @@ from .message import Message
 from .part import Part
 from .shape import items, mapping, optional_text, table
 from .task_state import TaskState
+from .value import dataclass
 
 _ANSWERING_ROLES = frozenset({"agent", "assistant"})
 _NO_ANSWER_KINDS = frozenset({"action_result", "action_rejection", "preview"})

@@ -7,18 +7,15 @@ Whoever makes many passes ``event_id`` and ``timestamp``. ``metadata`` holds the
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import MISSING, dataclass, field, fields
+from dataclasses import MISSING, field, fields
+from types import NoneType
 from typing import Any, ClassVar
-from uuid import uuid4
 
 from .artifact import Artifact
-from .ids import utc_now
+from .ids import new_uuid, utc_now
 from .json import plain
 from .shape import mapping
-
-
-def _event_id() -> str:
-    return str(uuid4())
+from .value import dataclass
 
 
 @dataclass(slots=True)
@@ -32,7 +29,7 @@ class TaskStatusUpdateEvent:
     new_state: str
     final: bool = False
     metadata: dict[str, Any] = field(default_factory=dict)
-    event_id: str = field(default_factory=_event_id)
+    event_id: str = field(default_factory=new_uuid)
     timestamp: str = field(default_factory=utc_now)
 
     def to_dict(self) -> dict[str, Any]:
@@ -54,7 +51,7 @@ class TaskArtifactUpdateEvent:
     task_id: str
     artifact: Artifact
     metadata: dict[str, Any] = field(default_factory=dict)
-    event_id: str = field(default_factory=_event_id)
+    event_id: str = field(default_factory=new_uuid)
     timestamp: str = field(default_factory=utc_now)
 
     def to_dict(self) -> dict[str, Any]:
@@ -77,7 +74,7 @@ class TaskProgressEvent:
     progress: int = 0
     message: str | None = None
     metadata: dict[str, Any] = field(default_factory=dict)
-    event_id: str = field(default_factory=_event_id)
+    event_id: str = field(default_factory=new_uuid)
     timestamp: str = field(default_factory=utc_now)
 
     def to_dict(self) -> dict[str, Any]:
@@ -101,7 +98,7 @@ class TaskErrorEvent:
     error_message: str
     recoverable: bool = False
     metadata: dict[str, Any] = field(default_factory=dict)
-    event_id: str = field(default_factory=_event_id)
+    event_id: str = field(default_factory=new_uuid)
     timestamp: str = field(default_factory=utc_now)
 
     def to_dict(self) -> dict[str, Any]:
@@ -127,7 +124,7 @@ class TaskLLMStreamEvent:
     content: Any = None
     final: bool = False
     metadata: dict[str, Any] = field(default_factory=dict)
-    event_id: str = field(default_factory=_event_id)
+    event_id: str = field(default_factory=new_uuid)
     timestamp: str = field(default_factory=utc_now)
 
     def to_dict(self) -> dict[str, Any]:
@@ -150,6 +147,14 @@ _CLASSES: tuple[type[TaskEvent], ...] = (
     TaskLLMStreamEvent,
 )
 _BY_TYPE: dict[str, type[TaskEvent]] = {cls.type: cls for cls in _CLASSES}
+
+_SCALARS = frozenset((str, int, bool, NoneType))
+
+#: The members of each class as they are written: what all have comes first.
+_COMMON = ("event_id", "task_id", "timestamp")
+_WRITTEN: dict[str, tuple[str, ...]] = {
+    cls.type: (*_COMMON, *(item.name for item in fields(cls) if item.name not in _COMMON)) for cls in _CLASSES
+}
 
 _SHAPES: dict[str, tuple[type, ...]] = {
     "task_id": (str,),
@@ -180,10 +185,10 @@ def task_event_from_dict(data: Mapping[str, Any]) -> TaskEvent:
 
 
 def _write(event: TaskEvent) -> dict[str, Any]:
-    record = {"type": event.type, "event_id": event.event_id, "task_id": event.task_id, "timestamp": event.timestamp}
-    for item in fields(event):
-        if item.name not in record:
-            record[item.name] = plain(getattr(event, item.name))
+    record = {"type": event.type}
+    for name in _WRITTEN[event.type]:
+        value = getattr(event, name)
+        record[name] = value if type(value) in _SCALARS else plain(value)
     return record
 
 

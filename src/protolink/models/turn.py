@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
+
+from .value import dataclass
 
 #: The call name of a delegation. Its arguments are ``{"agent", "action": "infer" | "tool_call", "prompt" | "tool",
 #: "args"}``.

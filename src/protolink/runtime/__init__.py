@@ -8,33 +8,89 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from .._lazy import by_name, loader
-from .action import RunAction, contract_differences
-from .approval import ActionAuthorization, ApprovalDecision, ApprovalHandler, ApprovalHandlerLike, ApprovalRequest
-from .assertions import assert_budget_under, assert_no_denied_actions, assert_run_events
-from .authorizer import ActionAuthorizer
-from .budget import (
-    BudgetDecision,
-    BudgetDecisionEffect,
-    BudgetPolicy,
-    BudgetPolicyLike,
-    BudgetUsage,
-    RunBudget,
-    judge_budget,
-)
-from .cancel import CancellationToken, TaskCancellationRequest
-from .context import RunContext
-from .enforcer import BudgetEnforcer
-from .events import RunEvent
-from .evidence import ToolEvidence, collect_tool_evidence
-from .handoff import RunHandoff
-from .interruption import InterruptionKind, RunInterruption
-from .manifest import ContextItem, ContextManifest, build_context_manifest
-from .policy import CapabilityPolicy, Policy, PolicyDecision, PolicyEffect, strictest
-from .recorder import RunRecorder
-from .replay import RunReplay
-from .report import RunReport
-from .sinks import EventSink, InMemoryEventSink
-from .user_input import UserInputRequest, UserInputResult, UserInputStatus
+
+_HOMES = {
+    "action": (
+        "RunAction",
+        "contract_differences",
+    ),
+    "approval": (
+        "ActionAuthorization",
+        "ApprovalDecision",
+        "ApprovalHandler",
+        "ApprovalHandlerLike",
+        "ApprovalRequest",
+    ),
+    "assertions": (
+        "assert_budget_under",
+        "assert_no_denied_actions",
+        "assert_run_events",
+    ),
+    "authorizer": ("ActionAuthorizer",),
+    "budget": (
+        "BudgetDecision",
+        "BudgetDecisionEffect",
+        "BudgetPolicy",
+        "BudgetPolicyLike",
+        "BudgetUsage",
+        "RunBudget",
+        "judge_budget",
+    ),
+    "cancel": (
+        "CancellationToken",
+        "TaskCancellationRequest",
+    ),
+    "context": ("RunContext",),
+    "enforcer": ("BudgetEnforcer",),
+    "events": ("RunEvent",),
+    "evidence": (
+        "ToolEvidence",
+        "collect_tool_evidence",
+    ),
+    "finding": ("ProbeFinding",),
+    "handoff": ("RunHandoff",),
+    "interruption": (
+        "InterruptionKind",
+        "RunInterruption",
+    ),
+    "manifest": (
+        "ContextItem",
+        "ContextManifest",
+        "build_context_manifest",
+    ),
+    "policy": (
+        "CapabilityPolicy",
+        "Policy",
+        "PolicyDecision",
+        "PolicyEffect",
+        "strictest",
+    ),
+    "recorder": ("RunRecorder",),
+    "replay": ("RunReplay",),
+    "report": ("RunReport",),
+    "sinks": (
+        "EventSink",
+        "InMemoryEventSink",
+    ),
+    "user_input": (
+        "UserInputRequest",
+        "UserInputResult",
+        "UserInputStatus",
+    ),
+    "report_diff": (
+        "ALL_RUN_REPORT_SECTIONS",
+        "RunReportDiff",
+        "RunReportDiffConfig",
+        "RunReportDifference",
+        "RunReportDifferenceKind",
+        "RunReportSection",
+        "RunReportSource",
+        "RunReportTolerance",
+        "assert_run_matches",
+        "diff_run_reports",
+        "normalize_run_report",
+    ),
+}
 
 __all__ = [
     "ALL_RUN_REPORT_SECTIONS",
@@ -60,6 +116,7 @@ __all__ = [
     "Policy",
     "PolicyDecision",
     "PolicyEffect",
+    "ProbeFinding",
     "RunAction",
     "RunBudget",
     "RunContext",
@@ -94,23 +151,33 @@ __all__ = [
     "strictest",
 ]
 
-_LATER = {
-    "report_diff": (
-        "ALL_RUN_REPORT_SECTIONS",
-        "RunReportDiff",
-        "RunReportDiffConfig",
-        "RunReportDifference",
-        "RunReportDifferenceKind",
-        "RunReportSection",
-        "RunReportSource",
-        "RunReportTolerance",
-        "assert_run_matches",
-        "diff_run_reports",
-        "normalize_run_report",
-    ),
-}
-
 if TYPE_CHECKING:
+    from .action import RunAction, contract_differences
+    from .approval import ActionAuthorization, ApprovalDecision, ApprovalHandler, ApprovalHandlerLike, ApprovalRequest
+    from .assertions import assert_budget_under, assert_no_denied_actions, assert_run_events
+    from .authorizer import ActionAuthorizer
+    from .budget import (
+        BudgetDecision,
+        BudgetDecisionEffect,
+        BudgetPolicy,
+        BudgetPolicyLike,
+        BudgetUsage,
+        RunBudget,
+        judge_budget,
+    )
+    from .cancel import CancellationToken, TaskCancellationRequest
+    from .context import RunContext
+    from .enforcer import BudgetEnforcer
+    from .events import RunEvent
+    from .evidence import ToolEvidence, collect_tool_evidence
+    from .finding import ProbeFinding
+    from .handoff import RunHandoff
+    from .interruption import InterruptionKind, RunInterruption
+    from .manifest import ContextItem, ContextManifest, build_context_manifest
+    from .policy import CapabilityPolicy, Policy, PolicyDecision, PolicyEffect, strictest
+    from .recorder import RunRecorder
+    from .replay import RunReplay
+    from .report import RunReport
     from .report_diff import (
         ALL_RUN_REPORT_SECTIONS,
         RunReportDiff,
@@ -124,5 +191,7 @@ if TYPE_CHECKING:
         diff_run_reports,
         normalize_run_report,
     )
+    from .sinks import EventSink, InMemoryEventSink
+    from .user_input import UserInputRequest, UserInputResult, UserInputStatus
 
-__getattr__ = loader(__name__, by_name(_LATER), globals())
+__getattr__, __dir__ = loader(__name__, by_name(_HOMES), globals())

@@ -9,7 +9,7 @@ a park an action is prepared a second time and compared by its contract only. (T
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import field, replace
 from typing import Any
 
 from protolink.models import Artifact
@@ -17,6 +17,7 @@ from protolink.models.ids import new_id, utc_now
 from protolink.models.json import digest, plain
 from protolink.models.shape import items, mapping, optional_text, table, texts
 
+from ..models.value import dataclass
 from .fields import text_or
 
 
@@ -39,14 +40,14 @@ class RunAction:
     created_at: str = field(default_factory=utc_now)
 
     def __post_init__(self) -> None:
-        for label, value in (("kind", self.kind), ("name", self.name)):
-            if not isinstance(value, str) or not value.strip():
-                raise ValueError(f"RunAction {label} must be nonblank text")
-        for label, members in (("payload", self.payload), ("metadata", self.metadata)):
-            if type(members) is not dict and not isinstance(members, Mapping):
-                raise TypeError(f"RunAction {label} must be a mapping, not {type(members).__name__}")
-        object.__setattr__(self, "capabilities", _capabilities(self.capabilities))
-        object.__setattr__(self, "artifacts", _artifacts(self.artifacts))
+        _check_text("kind", self.kind)
+        _check_text("name", self.name)
+        _check_mapping("payload", self.payload)
+        _check_mapping("metadata", self.metadata)
+        if type(self.capabilities) is not frozenset or self.capabilities:
+            object.__setattr__(self, "capabilities", _capabilities(self.capabilities))
+        if type(self.artifacts) is not tuple or self.artifacts:
+            object.__setattr__(self, "artifacts", _artifacts(self.artifacts))
 
     @property
     def fingerprint(self) -> str:
@@ -78,14 +79,18 @@ class RunAction:
         return replace(self, payload=dict(payload))
 
     def known_as(self, action_id: str, artifacts: tuple[Artifact, ...], metadata: dict[str, Any]) -> RunAction:
-        """The same action under the id that a run gave it. What was checked at construction is not checked again."""
-        found = object.__new__(RunAction)
-        for name in _FIELDS:
-            object.__setattr__(found, name, getattr(self, name))
-        object.__setattr__(found, "action_id", action_id)
-        object.__setattr__(found, "artifacts", artifacts)
-        object.__setattr__(found, "metadata", metadata)
-        return found
+        """The same action under the id that a run gave it."""
+        return RunAction(
+            self.kind,
+            self.name,
+            self.payload,
+            self.capabilities,
+            artifacts,
+            self.description,
+            metadata,
+            action_id,
+            self.created_at,
+        )
 
     def to_dict(self) -> dict[str, Any]:
         """All fields; capabilities sorted, artifacts as mappings. Nested payload values are not copied."""
@@ -117,9 +122,6 @@ class RunAction:
             action_id=text_or(source, "action_id", "RunAction", lambda: new_id("action")),
             created_at=text_or(source, "created_at", "RunAction", utc_now),
         )
-
-
-_FIELDS = tuple(item.name for item in fields(RunAction))
 
 
 def contract_of(action: RunAction) -> dict[str, Any]:
@@ -179,9 +181,17 @@ def _escaped(key: str) -> str:
     return key.replace("~", "~0").replace("/", "~1")
 
 
+def _check_text(label: str, value: Any) -> None:
+    if not isinstance(value, str) or not value.strip():
+        raise ValueError(f"RunAction {label} must be nonblank text")
+
+
+def _check_mapping(label: str, value: Any) -> None:
+    if type(value) is not dict and not isinstance(value, Mapping):
+        raise TypeError(f"RunAction {label} must be a mapping, not {type(value).__name__}")
+
+
 def _capabilities(values: Any) -> frozenset[str]:
-    if type(values) is frozenset and not values:
-        return values  # the usual case, a tool that requires nothing
     # A bare text would fall apart into letters that no rule names, and so be allowed.
     if isinstance(values, str) or not isinstance(values, Iterable):
         raise TypeError("RunAction capabilities must be an iterable of text, such as a list")

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import TYPE_CHECKING, Any, Protocol
 
 from protolink.models.ids import new_id, utc_now
 from protolink.models.shape import mapping, optional_text, required_text, table
 
+from ..models.value import dataclass
 from .action import RunAction
 from .context import RunContext
 from .fields import flag, text_or

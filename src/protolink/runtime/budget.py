@@ -7,12 +7,13 @@ warning for each limit" is told to it from outside, by the names of the limits t
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import field, fields
 from typing import Any, Literal, Protocol
 
 from protolink.models.ids import utc_now
 from protolink.models.shape import mapping, optional_text, table
 
+from ..models.value import dataclass
 from .fields import number, number_or_zero, text_or
 
 BudgetDecisionEffect = Literal["allow", "warn", "deny", "compact", "truncate", "require_approval"]

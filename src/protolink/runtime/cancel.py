@@ -5,29 +5,26 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
 from protolink.models.ids import utc_now
 from protolink.models.shape import mapping, optional_text, table
 
+from ..models.value import dataclass
+
 
 class CancellationToken:
     """A signal that work should stop. Safe to use from any thread; never serialized.
 
-    Only the first request counts: it fixes reason and time.
+    Only the first request counts: it fixes reason and time. ``is_cancelled`` tells whether somebody has asked.
     """
 
     def __init__(self) -> None:
-        self._event = threading.Event()
+        self.is_cancelled = False  # a plain attribute, because it is asked before every step of a run
         self._lock = threading.Lock()
         self._reason: str | None = None
         self._canceled_at: str | None = None
-
-    @property
-    def is_cancelled(self) -> bool:
-        """Whether somebody has asked."""
-        return self._event.is_set()
 
     @property
     def reason(self) -> str | None:
@@ -44,16 +41,16 @@ class CancellationToken:
     def cancel(self, reason: str | None = None) -> bool:
         """Ask for the stop. True for the first request, False for later ones, which change nothing."""
         with self._lock:
-            if self._event.is_set():
+            if self.is_cancelled:
                 return False
             self._reason = reason
             self._canceled_at = utc_now()
-            self._event.set()
+            self.is_cancelled = True
             return True
 
     def raise_if_cancelled(self) -> None:
         """Raise ``asyncio.CancelledError`` with the reason once somebody has asked."""
-        if self._event.is_set():
+        if self.is_cancelled:
             raise asyncio.CancelledError(self.reason or "Task was canceled")
 
 

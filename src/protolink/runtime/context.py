@@ -7,13 +7,14 @@ the like directly into the metadata of a task are understood: such values fill w
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import field, fields
 from typing import Any
 
 from protolink.models.ids import new_id, utc_now
 from protolink.models.shape import mapping, optional_text, table, texts
 from protolink.models.task import Task, bind_context_factory
 
+from ..models.value import dataclass
 from .budget import RunBudget
 from .fields import detached, flag, text_or
 

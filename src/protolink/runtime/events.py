@@ -10,14 +10,14 @@ The full raw event is the payload; the members in ``PROMOTED`` are lifted from i
 from __future__ import annotations
 
 import copy
-import uuid
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import TYPE_CHECKING, Any
 
-from protolink.models.ids import utc_now
+from protolink.models.ids import new_uuid, utc_now
 from protolink.models.shape import mapping, optional_text, required_text, table
 
+from ..models.value import dataclass
 from .context import CONTEXT_KEY, RunContext
 from .event_summary import summary_of
 from .fields import flag, members, number, text_in, text_or, whole
@@ -27,17 +27,9 @@ if TYPE_CHECKING:
 
 EVENT_VERSION = "1.0"
 
-PROMOTED = (
-    "manifest",
-    "action",
-    "request",
-    "decision",
-    "action_id",
-    "parent_action_id",
-    "span_id",
-    "parent_span_id",
-    "delegation_id",
-)
+RELATIONS = ("action_id", "parent_action_id", "span_id", "parent_span_id", "delegation_id")
+PROMOTED = ("manifest", "action", "request", "decision", *RELATIONS)
+_TOLD = frozenset((*PROMOTED, "artifact"))
 
 TASK_TYPES = {
     "task_status_update": ("task.status", "info"),
@@ -100,7 +92,7 @@ class RunEvent:
     payload: dict[str, Any] = field(default_factory=dict)
     final: bool = False
     metadata: dict[str, Any] = field(default_factory=dict)
-    event_id: str = field(default_factory=lambda: str(uuid.uuid4()))
+    event_id: str = field(default_factory=new_uuid)
     version: str = EVENT_VERSION
     timestamp: str = field(default_factory=utc_now)
 
@@ -134,7 +126,7 @@ class RunEvent:
             payload=table(source, "payload", "RunEvent"),
             final=flag(source, "final", "RunEvent"),
             metadata=table(source, "metadata", "RunEvent"),
-            event_id=text_or(source, "event_id", "RunEvent", lambda: str(uuid.uuid4())),
+            event_id=text_or(source, "event_id", "RunEvent", new_uuid),
             version=text_or(source, "version", "RunEvent", lambda: EVENT_VERSION),
             timestamp=text_or(source, "timestamp", "RunEvent", utc_now),
         )
@@ -155,8 +147,10 @@ class RunEvent:
         details = _details(raw)
         kind = text_in(raw, "llm_event_type") or source_type
         type_, severity = TASK_TYPES.get(kind) or LLM_TYPES.get(kind) or ("llm.stream", "info")
-        ids = _relations(kind, type_, details)
-        promoted = {key: details[key] for key in PROMOTED if details.get(key) is not None} | ids
+        ids: dict[str, str] = {}
+        if not _TOLD.isdisjoint(details):  # most events tell nothing of an action
+            ids = _relations(kind, type_, details)
+            raw |= {key: details[key] for key in PROMOTED if details.get(key) is not None} | ids
         run_id, task_id, agent_name = _whose(raw, details, context)
         return cls(
             type=type_,
@@ -168,10 +162,10 @@ class RunEvent:
             **ids,
             severity=severity,
             summary=summary_of(kind, type_, details),
-            payload=raw | promoted,
+            payload=raw,
             final=raw.get("final") is True,
             metadata={"source_type": source_type},
-            event_id=text_in(raw, "event_id") or str(uuid.uuid4()),
+            event_id=text_in(raw, "event_id") or new_uuid(),
             timestamp=text_in(raw, "timestamp") or utc_now(),
         )
 
@@ -202,34 +196,41 @@ def _raw(event: Any) -> dict[str, Any]:
     return dict(mapping(serialize(), "task event"))
 
 
-def _details(raw: Mapping[str, Any]) -> dict[str, Any]:
+def _details(raw: Mapping[str, Any]) -> Mapping[str, Any]:
     """The facts of an event on one level: its own members first, then what its metadata adds."""
-    own = {key: value for key, value in raw.items() if value is not None and key != "metadata"}
-    return dict(members(raw.get("metadata"))) | own
+    added = members(raw.get("metadata"))
+    if not added:
+        return raw
+    return {**added, **{key: value for key, value in raw.items() if value is not None and key != "metadata"}}
 
 
 def _whose(
     raw: Mapping[str, Any], details: Mapping[str, Any], context: RunContext | None
 ) -> tuple[str | None, str | None, str | None]:
     """Run, task and agent of an event."""
+    run_id, task_id, agent_name = text_in(details, "run_id"), text_in(raw, "task_id"), text_in(details, "agent_name")
+    if context is not None:
+        run_id, agent_name = run_id or context.run_id, agent_name or _last(context.agent_chain)
+        if run_id and task_id:
+            return run_id, task_id, agent_name
     task = members(details.get("task"))
     stored = members(task.get("metadata"))
     inner = members(stored.get(CONTEXT_KEY))
-    chain = context.agent_chain if context is not None else inner.get("agent_chain")
-    last = chain[-1] if isinstance(chain, list) and chain and isinstance(chain[-1], str) else None
-    run_id = text_in(details, "run_id") or (context.run_id if context is not None else None)
     run_id = run_id or text_in(inner, "run_id") or text_in(stored, "run_id") or text_in(task, "id")
-    return run_id, text_in(raw, "task_id") or text_in(task, "id"), text_in(details, "agent_name") or last
+    if context is None:
+        agent_name = agent_name or _last(inner.get("agent_chain"))
+    return run_id, task_id or text_in(task, "id"), agent_name
+
+
+def _last(chain: Any) -> str | None:
+    return chain[-1] if isinstance(chain, list) and chain and isinstance(chain[-1], str) else None
 
 
 def _relations(kind: str, type_: str, details: Mapping[str, Any]) -> dict[str, str]:
     """The five ids of an event, as far as they are known. A delegation's id is that of its action."""
-    found = {key: details[key] for key in PROMOTED[4:] if isinstance(details.get(key), str)}
+    found = {key: details[key] for key in RELATIONS if isinstance(details.get(key), str)}
     action = members(details.get("action")) or members(members(details.get("request")).get("action"))
-    decided = members(members(details.get("decision")).get("metadata"))
-    artifact = members(details.get("artifact")) if type_ == "task.artifact" else {}
-    candidates = (text_in(found, "action_id"), *(text_in(item, "action_id") for item in (action, decided, artifact)))
-    action_id = next(filter(None, candidates), None)
+    action_id = found.get("action_id") or text_in(action, "action_id") or _action_elsewhere(type_, details)
     if action_id is None:
         return found
     found["action_id"] = action_id
@@ -238,3 +239,11 @@ def _relations(kind: str, type_: str, details: Mapping[str, Any]) -> dict[str, s
         if DELEGATION in (action.get("kind"), details.get("action_kind")) or kind.startswith("agent_call_"):
             found.setdefault("delegation_id", action_id)
     return found
+
+
+def _action_elsewhere(type_: str, details: Mapping[str, Any]) -> str | None:
+    """The action that a decision or an artifact names."""
+    decided = text_in(members(members(details.get("decision")).get("metadata")), "action_id")
+    if decided is not None or type_ != "task.artifact":
+        return decided
+    return text_in(members(details.get("artifact")), "action_id")

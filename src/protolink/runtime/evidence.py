@@ -7,10 +7,11 @@ unknown outcome is evidence too, until the event comes that settles it.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, fields
+from dataclasses import fields
 from datetime import datetime
 from typing import Any, Literal
 
+from ..models.value import dataclass
 from .events import RunEvent
 from .fields import members, text_in
 from .report_sections import member

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import TYPE_CHECKING, Any
 
 from protolink.models.shape import items, mapping, required_text, texts
 
+from ..models.value import dataclass
 from .budget import BudgetUsage
 from .fields import number, text_or
 
@@ -15,6 +16,7 @@ if TYPE_CHECKING:
     from protolink.models import Task
 
 STEP_SLICE = "step_slice"
+DRAIN = "drain"
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,7 +24,8 @@ class RunHandoff:
     """Progress of unfinished work: numbers and ids, no conversation and no results.
 
     ``steps`` counts the model turns of the loop that yielded, over all slices; ``usage`` is that of the whole run tree.
-    ``run_id`` may be a child's; the root's id is what resumes.
+    ``run_id`` may be a child's; the root's id is what resumes. ``reason``: ``step_slice``, or ``drain`` when a process
+    was about to end.
     """
 
     run_id: str

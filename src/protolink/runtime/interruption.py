@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any, Literal, get_args
 
 from protolink.models.json import digest, plain
 from protolink.models.shape import mapping, required_text, table
 
+from ..models.value import dataclass
 from .fields import text_or
 
 InterruptionKind = Literal["approval", "input", "yield", "retry"]

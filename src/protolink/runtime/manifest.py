@@ -7,13 +7,14 @@ own sums, and only the declarations of tools and peers are counted here.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, fields
+from dataclasses import field, fields
 from typing import TYPE_CHECKING, Any
 
 from protolink.models import estimate_tokens
 from protolink.models.ids import utc_now
 from protolink.models.shape import items, mapping, optional_text, table
 
+from ..models.value import dataclass
 from .context import RunContext
 from .fields import number, number_or_zero, text_or
 

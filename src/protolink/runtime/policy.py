@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from enum import Enum
 from typing import Any, Protocol
 
 from protolink.models.shape import mapping, table, texts
 
+from ..models.value import dataclass
 from .action import RunAction
 from .context import RunContext
 from .fields import text_or
@@ -84,8 +85,10 @@ class PolicyDecision:
     metadata: dict[str, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "effect", coerce_effect(self.effect))
-        object.__setattr__(self, "matched_capabilities", tuple(self.matched_capabilities))
+        if type(self.effect) is not PolicyEffect:
+            object.__setattr__(self, "effect", coerce_effect(self.effect))
+        if type(self.matched_capabilities) is not tuple:
+            object.__setattr__(self, "matched_capabilities", tuple(self.matched_capabilities))
 
     def to_dict(self) -> dict[str, Any]:
         """All fields, the effect as text and the capabilities as a list."""
@@ -223,6 +226,8 @@ def _checked_rules(rules: Mapping[str, Rule] | None) -> dict[str, Rule]:
             raise TypeError(f"a capability rule is named by text, not {type(key).__name__}")
         if not key.strip():
             raise ValueError("a capability rule needs a nonblank name")
+        if "*" in key.removesuffix(".*") and key != "*":  # it would match nothing, and a denial would be none
+            raise ValueError(f"capability rule {key!r}: '*' stands alone or ends a name, as in 'records.*'")
         coerce_effect(value)
     return found
 

@@ -7,13 +7,14 @@ change nothing, so secrets are in them as they were in the events: pass a redact
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import TYPE_CHECKING, Any
 
 from protolink.models import DEFAULT_REDACTION_POLICY
 from protolink.models.ids import utc_now
 from protolink.models.shape import items, mapping, table
 
+from ..models.value import dataclass
 from . import report_sections as sections
 from .context import RunContext
 from .events import RunEvent

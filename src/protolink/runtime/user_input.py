@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any, Literal
 
 from protolink.models.ids import new_id
 from protolink.models.shape import mapping, optional_text, required_text, texts
 
+from ..models.value import dataclass
 from .fields import text_or
 
 UserInputStatus = Literal["answered", "declined", "timed_out"]

@@ -2,10 +2,31 @@
 
 from __future__ import annotations
 
-from .feed import TelemetryFeed
-from .local import LocalTraceTelemetry
-from .multi import MultiTelemetry
-from .recorder import LocalTraceRecorder
-from .telemetry import Telemetry
+from typing import TYPE_CHECKING
 
-__all__ = ["LocalTraceRecorder", "LocalTraceTelemetry", "MultiTelemetry", "Telemetry", "TelemetryFeed"]
+from .._lazy import by_name, loader
+
+_HOMES = {
+    "feed": ("TelemetryFeed",),
+    "local": ("LocalTraceTelemetry",),
+    "multi": ("MultiTelemetry",),
+    "recorder": ("LocalTraceRecorder",),
+    "telemetry": ("Telemetry",),
+}
+
+__all__ = [
+    "LocalTraceRecorder",
+    "LocalTraceTelemetry",
+    "MultiTelemetry",
+    "Telemetry",
+    "TelemetryFeed",
+]
+
+if TYPE_CHECKING:
+    from .feed import TelemetryFeed
+    from .local import LocalTraceTelemetry
+    from .multi import MultiTelemetry
+    from .recorder import LocalTraceRecorder
+    from .telemetry import Telemetry
+
+__getattr__, __dir__ = loader(__name__, by_name(_HOMES), globals())

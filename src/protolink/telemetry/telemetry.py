@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from contextvars import ContextVar
-from dataclasses import dataclass
 from typing import Any
 
 from ..models import Part, Task
+from ..models.value import dataclass
 
 
 class Telemetry(ABC):

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, field
 from datetime import datetime
 from typing import Any
 
 from ..models import Task
 from ..models.ids import new_id, utc_now
+from ..models.value import dataclass
 from ..runtime import RunContext
 
 

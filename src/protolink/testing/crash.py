@@ -70,9 +70,9 @@ def crash_everywhere(
     ``respond(interruption)`` answers approvals (True, False) and questions (text, None); a mapping has the arguments of
     ``resume``, and a function is called with ``(agent, run_id)`` instead. The default says yes. Slices and retries are
     resumed. ``reconcile(action)`` looks up what became of a cut-off action, finishes it if it was not done, and returns
-    its result. ``doubles`` also tries pairs of crashes, those left out that leave behind what another pair does.
-    ``compare=False`` is for work whose outcome may depend on crashes, as when repeated calls use up the budget: then
-    only the rules are checked that hold of any run.
+    its result, or a ProbeFinding such as ``ProbeFinding.absent()``. ``doubles`` also tries pairs of crashes, those left
+    out that leave behind what another pair does. ``compare=False`` is for work whose outcome may depend on crashes, as
+    when repeated calls use up the budget: then only the rules are checked that hold of any run.
 
     Reported: effects done twice, lost, or begun without a stored intent; approvals used twice or missing; budgets that
     shrank, overshot or do not equal the stored intents; outcomes and conversations that differ from the undisturbed

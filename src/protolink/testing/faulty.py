@@ -12,7 +12,6 @@ from __future__ import annotations
 import sqlite3
 import weakref
 from collections.abc import Iterable
-from dataclasses import dataclass
 from typing import TypeVar
 
 from ..engine.facts import Record
@@ -23,6 +22,7 @@ from ..journal.rows import place
 from ..journal.store import RunStore
 from ..journal.writer import Work
 from ..models import json
+from ..models.value import dataclass
 from .clock import FakeClock
 
 T = TypeVar("T")

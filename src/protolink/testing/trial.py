@@ -22,7 +22,7 @@ from ..engine.state import Run
 from ..engine.task import interruptions
 from ..errors import RunBusyError, StoreUnavailableError
 from ..models import Task
-from ..runtime import RunContext, RunEvent, RunInterruption
+from ..runtime import ProbeFinding, RunContext, RunEvent, RunInterruption
 from .audit import Audit, differences, portrait
 from .effects import Effect, EffectLog
 from .faulty import Fault, FaultyStore, SimulatedCrash
@@ -207,7 +207,8 @@ class Trial:
             with self.subject.effects.by_hand():
                 found = UncertainAction(where, key, name, dict(payload.get("arguments") or action.call.args))
                 result = self.subject.reconcile(found)
-            agent.reconcile(where, key, result=result)
+            outcome = result.proposal() if isinstance(result, ProbeFinding) else {"result": result}
+            agent.reconcile(where, key, **(outcome or {}))
 
     def judge(self) -> None:
         """Check what holds of any run, whatever happened to it."""

@@ -8,15 +8,17 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from functools import cached_property
-from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+from .._lazy import Later
 from ..drive.ports import InvalidArguments
 from .arguments import Arguments, json_form, mapping_of
 from .complaints import kind_of
 
 if TYPE_CHECKING:
-    from .violations import Violations
+    from . import violations
+else:
+    violations = Later(".violations", __package__)
 
 
 class DeclaredArguments:
@@ -46,6 +48,5 @@ class DeclaredArguments:
         return self._hinted.record(values) if self._hinted is not None else json_form(values)
 
     @cached_property
-    def _violations(self) -> Violations:
-        found: Violations = import_module(".violations", __package__).Violations(self._name, self.schema)
-        return found
+    def _violations(self) -> violations.Violations:
+        return violations.Violations(self._name, self.schema)

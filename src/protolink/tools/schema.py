@@ -1,69 +1,47 @@
-"""JSON schemas of arguments and results, drawn from type hints by pydantic and cut to what models need.
-
-Models of one tool see one flat object: definitions are written in place (a type that contains itself keeps its
-reference), generated titles of fields are left out, and a choice is always an ``enum``, never a ``const``, which some
-providers do not know.
-"""
+"""JSON schemas of a tool's arguments and of its result."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING, Any
 
-from pydantic import TypeAdapter
-from pydantic.errors import PydanticUserError
-from pydantic.json_schema import GenerateJsonSchema, JsonSchemaValue
-from pydantic_core import core_schema
+from .._lazy import Later
+from .json_hints import properties_of, schema_of
+from .signature import REQUIRED, Parameter
 
-_REFERENCE = "#/$defs/"
-
-
-class _ToolSchema(GenerateJsonSchema):
-    """Pydantic's generator with fewer words. Sets are plain lists: a repeated item is dropped, not an error."""
-
-    def field_title_should_be_set(self, schema: Any) -> bool:
-        return False
-
-    def literal_schema(self, schema: core_schema.LiteralSchema) -> JsonSchemaValue:
-        return _choice(super().literal_schema(schema))
-
-    def enum_schema(self, schema: core_schema.EnumSchema) -> JsonSchemaValue:
-        return _choice(super().enum_schema(schema))
-
-    def set_schema(self, schema: core_schema.SetSchema) -> JsonSchemaValue:
-        return _repeatable(super().set_schema(schema))
-
-    def frozenset_schema(self, schema: core_schema.FrozenSetSchema) -> JsonSchemaValue:
-        return _repeatable(super().frozenset_schema(schema))
+if TYPE_CHECKING:
+    from . import drawn
+else:
+    drawn = Later(".drawn", __package__)
 
 
-def input_schema(name: str, adapter: TypeAdapter[Any], defaults: Mapping[str, Any]) -> dict[str, Any]:
-    """The schema of a tool's arguments. ``adapter`` is a TypedDict's; ``defaults`` are JSON and are shown as such."""
-    drawn = _inlined(adapter.json_schema(mode="validation", schema_generator=_ToolSchema))
-    properties = drawn.get("properties", {})
-    for parameter, default in defaults.items():
-        properties[parameter]["default"] = default
-    schema = {
+def plain_input_schema(name: str, parameters: Iterable[Parameter]) -> dict[str, Any] | None:
+    """The schema of arguments whose hints are JSON's own types, None when they are not."""
+    parameters = tuple(parameters)
+    properties = properties_of(parameters)
+    if properties is None:
+        return None
+    return input_schema(name, properties, [found.name for found in parameters if found.default is REQUIRED])
+
+
+def input_schema(name: str, properties: Mapping[str, Any], required: Iterable[str]) -> dict[str, Any]:
+    """One flat object, which is what models are shown."""
+    required = frozenset(required)
+    return {
         "type": "object",
         "title": f"{name}Input",
-        "properties": properties,
-        "required": [parameter for parameter in properties if parameter in drawn.get("required", ())],
+        "properties": dict(properties),
+        "required": [parameter for parameter in properties if parameter in required],
         "additionalProperties": False,
     }
-    return schema | {key: drawn[key] for key in ("$defs",) if key in drawn}
 
 
 def output_schema(name: str, returns: Any) -> dict[str, Any]:
     """The schema of a tool's result; only a title when the return type is unknown or has no JSON form."""
-    title = {"title": f"{name}Output"}
-    if returns is Any:
-        return title
-    try:
-        drawn = TypeAdapter(returns).json_schema(mode="serialization", schema_generator=_ToolSchema)
-    except (PydanticUserError, NameError, TypeError):
-        # A live tool may return anything; only what has a schema is declared.
-        return title
-    return _inlined(drawn) | title
+    found = schema_of(returns)
+    if found is None:
+        found = drawn.result_schema(returns)
+    return {**found, "title": f"{name}Output"}
 
 
 def has_numeric_choice(schema: Any) -> bool:
@@ -74,45 +52,3 @@ def has_numeric_choice(schema: Any) -> bool:
             return True
         return any(has_numeric_choice(item) for item in schema.values())
     return isinstance(schema, list) and any(map(has_numeric_choice, schema))
-
-
-def _choice(schema: JsonSchemaValue) -> JsonSchemaValue:
-    if "const" in schema:
-        schema = {"enum": [schema["const"]]} | {key: value for key, value in schema.items() if key != "const"}
-    return schema
-
-
-def _repeatable(schema: JsonSchemaValue) -> JsonSchemaValue:
-    schema.pop("uniqueItems", None)
-    return schema
-
-
-def _inlined(schema: dict[str, Any]) -> dict[str, Any]:
-    definitions: dict[str, Any] = schema.pop("$defs", {})
-    kept: set[str] = set()
-    found: dict[str, Any] = _replace(schema, definitions, (), kept)
-    written: dict[str, Any] = {}
-    while kept - written.keys():
-        for name in sorted(kept - written.keys()):
-            written[name] = _replace(definitions[name], definitions, (name,), kept)
-    return found | {"$defs": written} if written else found
-
-
-def _replace(node: Any, definitions: Mapping[str, Any], inside: tuple[str, ...], kept: set[str]) -> Any:
-    """``node`` with its references written out; those back into ``inside`` stay and are noted in ``kept``."""
-    if isinstance(node, list):
-        return [_replace(item, definitions, inside, kept) for item in node]
-    if not isinstance(node, dict):
-        return node
-    reference = node.get("$ref")
-    if not isinstance(reference, str) or not reference.startswith(_REFERENCE):
-        # The class name of an enum tells a model nothing.
-        hidden = "title" if isinstance(node.get("enum"), list) else None
-        return {key: _replace(value, definitions, inside, kept) for key, value in node.items() if key != hidden}
-    name = reference.removeprefix(_REFERENCE)
-    if name in inside:
-        kept.add(name)
-        return node
-    beside = {key: value for key, value in node.items() if key != "$ref"}
-    found: dict[str, Any] = _replace(definitions[name], definitions, (*inside, name), kept)
-    return found | beside

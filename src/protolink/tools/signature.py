@@ -6,11 +6,15 @@ import functools
 import inspect
 import typing
 from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Any
 
-from pydantic import Field
-from pydantic.fields import FieldInfo
+from .._lazy import Later
+from ..models.value import dataclass
+
+if TYPE_CHECKING:
+    from . import field_default
+else:
+    field_default = Later(".field_default", __package__)
 
 #: The default of a parameter that has none.
 REQUIRED: Any = inspect.Parameter.empty
@@ -65,9 +69,8 @@ def read_signature(func: Callable[..., Any]) -> Signature:
 
 def _parameter(name: str, hint: Any, default: Any) -> Parameter:
     """Pydantic's ``x: int = Field(5, ge=1)`` says more than a default."""
-    if isinstance(default, FieldInfo):
-        hint = Annotated[(hint, Field(description=default.description), *default.metadata)]
-        default = REQUIRED if default.is_required() else default.get_default(call_default_factory=True)
+    if type(default).__module__ == "pydantic.fields":
+        hint, default = field_default.taken_apart(hint, default)
     return Parameter(name, hint, default)
 
 

@@ -2,22 +2,22 @@
 
 from __future__ import annotations
 
-import asyncio
-import contextvars
 import inspect
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from concurrent.futures import Executor
 from dataclasses import dataclass, field
-from functools import partial
 from typing import Any, ClassVar, Literal
 
 from ..drive.execution import ToolExecution
+from ..drive.identity import asked_for
+from ..models.ids import new_id
 from ..runtime import RunAction, RunContext
 from .arguments import Arguments
 from .declared import DeclaredArguments
 from .hinted import HintedArguments
 from .schema import output_schema
 from .signature import is_async, name_of, read_signature
+from .threads import call_in_thread
 from .traits import checked_name, checked_texts, completed
 
 SyncExecution = Literal["inline", "thread"]
@@ -34,10 +34,10 @@ class Tool:
     note and is not read. ``capabilities`` are merged into every action. ``action_builder(arguments, context)`` builds
     the exact operation, with previews; ``arguments`` are JSON, as they will be stored.
 
-    ``sync_execution``: "thread" runs a plain function in a thread of ``executor`` (asyncio's own when None); "inline"
-    and None call it where the agent runs. ``read_only``: no effect outside, may run again after a crash.
-    ``idempotent``: repeating with the same ``idempotency_key`` changes nothing more. ``probe(action)`` looks up what
-    became of an action whose outcome is unknown.
+    ``sync_execution``: "thread" runs a plain function in a thread of ``executor`` (asyncio's own when None), which a
+    cancellation does not stop; "inline" and None call it where the agent runs. ``read_only``: no effect outside, may
+    run again after a crash. ``idempotent``: repeating with the same ``idempotency_key`` changes nothing more.
+    ``probe(action)`` looks up what became of an action whose outcome is unknown, and returns a ProbeFinding.
 
     Raises TypeError for what is no function or cannot be called with JSON, ValueError for a blank name.
     """
@@ -135,13 +135,9 @@ class Tool:
         """
         recorded = self._arguments.record(self._arguments.read(arguments))
         if self.action_builder is None:
-            return RunAction(
-                kind="tool.call",
-                name=self.name,
-                payload={"arguments": recorded},
-                capabilities=self._required,
-                description=self.description,
-            )
+            payload = {"arguments": recorded}
+            key = asked_for.get() or new_id("action")
+            return RunAction("tool.call", self.name, payload, self._required, (), self.description, {}, key)
         made = self.action_builder(dict(recorded), context)
         if not isinstance(made, RunAction) and inspect.isawaitable(made):
             return self._completed_later(made, recorded)
@@ -160,11 +156,7 @@ class Tool:
         return self.func(**values)
 
     async def _call_in_thread(self, values: dict[str, Any]) -> Any:
-        if self.executor is None:
-            result = await asyncio.to_thread(self.func, **values)
-        else:
-            call = partial(contextvars.copy_context().run, self.func, **values)
-            result = await asyncio.get_running_loop().run_in_executor(self.executor, call)
+        result = await call_in_thread(self.executor, self.func, values)
         return await result if inspect.isawaitable(result) else result
 
 

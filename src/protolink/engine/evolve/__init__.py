@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from ...models import Task
+from ...models import ConversationHistory, Task
 from ...runtime import RunBudget
 from .. import facts as f
 from ..facts import Fact, Record
@@ -39,36 +39,43 @@ def start(record: Record, task: Task | None = None) -> Run:
     )
     task = task if task is not None else Task.from_dict(fact.task)
     run.scopes[""] = Scope(fact.run_id, task, fact.agent, fact.context)
+    if fact.conversation is not None:
+        run.conversation = ConversationHistory().replace(fact.conversation)
+        run.recalled = len(fact.conversation)
     run.ledger.start_clock(record.at)
     record_state(run, run.root, "working", record.at)
     run.n = record.n + 1
+    run.seq = record.seq
     run.at = record.at
     return run
 
 
 def evolve(run: Run, record: Record) -> None:
     """Take one fact over. Facts that come too late (for what is closed or settled) change nothing."""
-    proves = type(record.fact) in _RECEIPTS and not _late(run, record.fact)
-    _RULES[type(record.fact)](run, record.fact, record.at)
+    fact = record.fact
+    in_time = _RECEIPTS.get(type(fact))
+    proves = in_time is not None and in_time(run, fact)
+    _RULES[type(fact)](run, fact, record.at)
     run.n = record.n + 1
     run.at = record.at
     if proves:
         record_receipt(run, record)
 
 
-def _late(run: Run, fact: Fact) -> bool:
-    """True for facts about a request that is closed or an action that has moved on: no second receipt of them."""
-    match fact:
-        case f.Answered() | f.Expired():
-            return fact.request not in run.requests
-        case f.Refused():
-            return run.actions[fact.action].state != "proposed"
-        case f.Decided():
-            return run.actions[fact.action].state != "prepared"
-        case f.ToolReturned() | f.ToolRejected() | f.ToolFailed() | f.EffectUnknown():
-            return run.actions[fact.action].state not in ("executing", "uncertain")
-        case _:
-            return False
+def _always(run: Run, fact: Fact) -> bool:
+    return True
+
+
+def _while_asked(run: Run, fact: f.Answered | f.Expired) -> bool:
+    return fact.request in run.requests
+
+
+def _is_of_an_action(run: Run, fact: f.Relayed) -> bool:
+    return str(fact.event["type"]).startswith("action.")
+
+
+def _while(*states: str) -> Callable[[Run, Any], bool]:
+    return lambda run, fact: run.actions[fact.action].state in states
 
 
 _RULES: dict[type[Fact], Callable[[Run, Any, float], None]] = {
@@ -100,26 +107,27 @@ _RULES: dict[type[Fact], Callable[[Run, Any, float], None]] = {
     f.Reconciled: actions.reconciled,
     f.RerunAllowed: actions.rerun_allowed,
     f.Emitted: actions.emitted,
+    f.Relayed: actions.relayed,
     f.Adopted: runs.adopted,
 }
 
-_RECEIPTS = frozenset(
-    {
-        f.ToolStarted,
-        f.ToolReturned,
-        f.ToolRejected,
-        f.ToolFailed,
-        f.EffectUnknown,
-        f.Reconciled,
-        f.Refused,
-        f.Decided,
-        f.Answered,
-        f.Asked,
-        f.Expired,
-        f.Emitted,
-        f.FrameOpened,
-        f.FrameClosed,
-        f.BudgetDenied,
-        f.BudgetWarned,
-    }
-)
+#: Facts that prove something, and when: one about a request that is closed, or an action that has moved on, is late.
+_RECEIPTS: dict[type[Fact], Callable[[Run, Any], bool]] = {
+    f.ToolStarted: _always,
+    f.ToolReturned: _while("executing", "uncertain"),
+    f.ToolRejected: _while("executing", "uncertain"),
+    f.ToolFailed: _while("executing", "uncertain"),
+    f.EffectUnknown: _while("executing", "uncertain"),
+    f.Reconciled: _always,
+    f.Refused: _while("proposed"),
+    f.Decided: _while("prepared"),
+    f.Answered: _while_asked,
+    f.Asked: _always,
+    f.Expired: _while_asked,
+    f.Emitted: _always,
+    f.Relayed: _is_of_an_action,
+    f.FrameOpened: _always,
+    f.FrameClosed: _always,
+    f.BudgetDenied: _always,
+    f.BudgetWarned: _always,
+}

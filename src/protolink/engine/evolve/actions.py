@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from ...runtime import contract_differences
+from ...models import Artifact
+from ...runtime import PolicyEffect, contract_differences
 from .. import facts as f
 from ..ledger import Price
 from ..state import Run
-from .settle import current, deny, executing, fail, reject, rejection, settle, succeed
+from .settle import current, deny, executing, fail, never_done, not_done, reject, rejection, settle, succeed
 
 _ONE_TOOL = Price(tool_calls=1)
 
@@ -33,6 +34,9 @@ def refused(run: Run, fact: f.Refused, at: float) -> None:
     action = current(run, fact.action)
     if action is not None and action.state == "proposed":
         action.counted = fact.counts
+        if fact.ends:
+            frame = run.frames[action.frame]
+            frame.fault = frame.fault or {"code": fact.code, "message": fact.message, "action_id": action.id}
         reject(run, action, rejection(fact), counts=fact.counts)
 
 
@@ -50,10 +54,10 @@ def decided(run: Run, fact: f.Decided, at: float) -> None:
     if action is None or action.state != "prepared":
         return
     action.decision = fact.decision
-    effect = fact.decision.effect.value
-    if effect == "deny":
+    effect = fact.decision.effect
+    if effect is PolicyEffect.DENY:
         deny(run, action, fact.decision.reason)
-    elif effect == "allow" or action.approved is not None:
+    elif effect is PolicyEffect.ALLOW or action.approved is not None:
         action.state = "authorized"
     else:
         action.request, action.request_at, action.state = fact.request, fact.created_at, "asking"
@@ -104,7 +108,12 @@ def reconciled(run: Run, fact: f.Reconciled, at: float) -> None:
     action = run.actions[fact.action]
     run.uncertain.discard(action.id)
     action.reconciled, action.error = True, None
-    succeed(run, action, fact.result)
+    if fact.unchanged is None:
+        succeed(run, action, fact.result)
+        return
+    action.counted = False  # it was not the model's fault
+    never_done(run.frames[action.frame], action)
+    reject(run, action, rejection(not_done(fact)), counts=False)
 
 
 def rerun_allowed(run: Run, fact: f.RerunAllowed, at: float) -> None:
@@ -115,3 +124,10 @@ def rerun_allowed(run: Run, fact: f.RerunAllowed, at: float) -> None:
 
 def emitted(run: Run, fact: f.Emitted, at: float) -> None:
     """Progress changes nothing."""
+
+
+def relayed(run: Run, fact: f.Relayed, at: float) -> None:
+    """What a peer produced is its caller's too."""
+    if fact.event["type"] == "task.artifact":
+        scope = run.scope(run.frames[run.actions[fact.action].frame])
+        scope.task.add_artifact(Artifact.from_dict(fact.event["payload"]["artifact"]))

@@ -9,7 +9,7 @@ from ..ledger import Price
 from ..state import Action, Frame, Run, Scope
 from ..task import record_answer, record_state
 from .runs import void
-from .settle import fail, propose, reject, settle, succeed
+from .settle import fail, never_done, propose, reject, settle, succeed
 
 _ONE_STEP = Price(steps=1)
 
@@ -32,7 +32,7 @@ def frame_opened(run: Run, fact: f.FrameOpened, at: float) -> None:
 
 def open_scope(run: Run, spec: Spec, parent: Action, at: float) -> str:
     """A child works under its own run and task id; what it did is the parent's to show."""
-    run.children += 1
+    run.ledger.children += 1
     task = Task(id=spec.task_id, metadata={"run_context": spec.context or {}})
     above = run.scope(run.frames[parent.frame])
     name = spec.agent.rsplit("/", 1)[-1]
@@ -53,6 +53,8 @@ def begin(run: Run, frame: Frame) -> None:
     elif spec.no_model:
         frame.fault = {"code": "no_llm", "message": f"Agent '{run.scope(frame).agent}' has no model to infer with"}
     else:
+        if frame.parent is None and run.conversation is not None:
+            frame.history = run.conversation.copy()
         frame.history.add_user(spec.prompt)
 
 
@@ -77,6 +79,8 @@ def close_part(run: Run, frame: Frame, at: float) -> None:
     record_answer(run, frame, at)
     if frame.outcome == "completed":
         run.outputs[frame.part] = frame.output
+        if frame.spec.call is None and run.conversation is not None:
+            run.conversation = frame.history
     elif frame.outcome == "failed":
         run.fault = run.fault or frame.error
 
@@ -94,6 +98,9 @@ def return_to_caller(run: Run, frame: Frame, at: float) -> None:
         action.error = frame.error
         settle(run, action, "canceled")
     elif frame.spec.call is not None and run.actions[frame.actions[0]].state == "rejected":
-        reject(run, action, run.actions[frame.actions[0]].rejection or {}, counts=True)
+        call = run.actions[frame.actions[0]]
+        if not call.counted:
+            never_done(run.frames[action.frame], action)
+        reject(run, action, call.rejection or {}, counts=call.counted)
     else:
         fail(run, action, frame.error or {"code": "child_failed", "message": "the child failed"})

@@ -66,6 +66,17 @@ def settle(run: Run, action: Action, state: str) -> None:
             observe(frame, run.actions[key])
 
 
+def never_done(frame: Frame, action: Action) -> None:
+    """Nothing was done, so doing it is no repetition."""
+    if action.key in frame.recent:
+        frame.recent.remove(action.key)
+
+
+def not_done(fact: f.Reconciled) -> f.ToolRejected:
+    """A reconciliation that says that all is unchanged, as the executor itself would have said it."""
+    return f.ToolRejected(fact.action, "not_done", fact.unchanged or "")
+
+
 def current(run: Run, key: str) -> Action | None:
     """The action, unless its frame has ended. That it goes on shows that the reply it came with was paid for."""
     action = run.actions.get(key)

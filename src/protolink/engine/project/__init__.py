@@ -34,26 +34,25 @@ def project(run: Run, record: Record) -> list[Event]:
 
 
 def numbers(run: Run, record: Record) -> int:
-    """How many numbers the events of this record take, for a run that nobody watches.
+    """How many numbers to keep for the events of this record, in a run that nobody watches.
 
-    Making the events of an ordinary turn only to count them was a tenth of its work. A repeated fact may get
-    a number too many: numbers grow, they need not be dense.
+    Making the events of an ordinary turn only to count them was a tenth of its work. It may be some too many: numbers
+    grow, they need not be dense.
     """
+    room = _ROOM.get(type(record.fact))
+    if room is not None:
+        return room
     match record.fact:
-        case f.ModelStarted() | f.Prepared() | f.ToolStarted():
-            return 1
-        case f.Composed(attempt=attempt):
-            return 3 if attempt == 0 else 2
         case f.ModelReplied(calls=calls):
             return 3 + max(1, len(calls))
-        case f.ToolReturned(action=key):
-            return 2 if run.frames[run.actions[key].frame].spec.call is None else 1
-        case f.Decided(action=key, decision=decision) if decision.effect is PolicyEffect.ALLOW:
-            before = run.actions[key].decision
-            return int(before is None or before.effect is not decision.effect)
+        case f.Decided(decision=decision) if decision.effect is PolicyEffect.ALLOW:
+            return 1
         case _:
             return len(project(run, record))
 
+
+#: The most events that these facts have.
+_ROOM: dict[type, int] = {f.Composed: 3, f.ModelStarted: 1, f.Prepared: 1, f.ToolStarted: 1, f.ToolReturned: 2}
 
 _RULES: dict[type, Callable[[Run, Any, Story, float], None]] = {
     f.Resumed: runs.resumed,
@@ -79,6 +78,7 @@ _RULES: dict[type, Callable[[Run, Any, Story, float], None]] = {
     f.ToolRejected: actions.tool_rejected,
     f.ToolFailed: actions.tool_failed,
     f.EffectUnknown: actions.effect_unknown,
-    f.Reconciled: actions.tool_returned,
+    f.Reconciled: actions.reconciled,
     f.Emitted: actions.emitted,
+    f.Relayed: actions.relayed,
 }

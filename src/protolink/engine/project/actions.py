@@ -6,9 +6,10 @@ from typing import Any
 
 from ...models.turn import AGENT_CALL
 from .. import facts as f
+from ..evolve.settle import not_done
 from ..state import Action, Frame, Run
 from .describe import canceled, coming_receipt, denied, named, result_payload, started
-from .story import Story
+from .story import Story, related
 
 
 def prepared(run: Run, fact: f.Prepared, story: Story, at: float) -> None:
@@ -37,9 +38,16 @@ def rejection_of(fact: f.Refused | f.ToolRejected) -> dict[str, Any]:
 
 
 def rejected(
-    run: Run, frame: Frame, action: Action, fact: f.Refused | f.ToolRejected, phase: str, story: Story
+    run: Run,
+    frame: Frame,
+    action: Action,
+    fact: f.Refused | f.ToolRejected,
+    phase: str,
+    story: Story,
+    *,
+    cost: int = 1,
 ) -> None:
-    spent = frame.corrections + 1
+    spent = frame.corrections + cost
     limit = frame.spec.corrections
     kind = "agent_call_rejected" if action.call.tool == AGENT_CALL else "tool_rejected"
     payload = {
@@ -67,9 +75,13 @@ def decided(run: Run, fact: f.Decided, story: Story, at: float) -> None:
         denied(frame, action, fact.decision.reason, story)
 
 
+def _kind(action: Action) -> str:
+    return "agent_call" if action.call.tool == AGENT_CALL else "tool"
+
+
 def tool_started(run: Run, fact: f.ToolStarted, story: Story, at: float) -> None:
     action = run.actions[fact.action]
-    story.tell(run.frames[action.frame], "tool_start", started(action))
+    story.tell(run.frames[action.frame], f"{_kind(action)}_start", started(action))
 
 
 def tool_returned(run: Run, fact: f.ToolReturned | f.Reconciled, story: Story, at: float) -> None:
@@ -81,9 +93,19 @@ def tool_returned(run: Run, fact: f.ToolReturned | f.Reconciled, story: Story, a
     if isinstance(fact, f.Reconciled):
         payload["reconciled"] = True
     kept, action.result = action.result, fact.result
-    story.tell(frame, "tool_result", payload)
+    story.tell(frame, f"{_kind(action)}_result", payload)
     story.artifact(run.scope(frame), coming_receipt(run, frame, action, "succeeded", at))
     action.result = kept
+
+
+def reconciled(run: Run, fact: f.Reconciled, story: Story, at: float) -> None:
+    if fact.unchanged is None:
+        tool_returned(run, fact, story, at)
+        return
+    action = run.actions[fact.action]
+    frame, told = run.frames[action.frame], not_done(fact)
+    rejected(run, frame, action, told, "reconciliation", story, cost=0)
+    story.artifact(run.scope(frame), coming_receipt(run, frame, action, "rejected", at, rejection_of(told)))
 
 
 def tool_rejected(run: Run, fact: f.ToolRejected, story: Story, at: float) -> None:
@@ -105,7 +127,7 @@ def tool_failed(run: Run, fact: f.ToolFailed, story: Story, at: float) -> None:
         return
     error = {"code": fact.code, "message": fact.message}
     payload = {**named(action), "error": error, "message": fact.message, "recoverable": False}
-    story.tell(frame, "tool_error", payload)
+    story.tell(frame, f"{_kind(action)}_error", payload)
 
 
 def effect_unknown(run: Run, fact: f.EffectUnknown, story: Story, at: float) -> None:
@@ -118,3 +140,8 @@ def effect_unknown(run: Run, fact: f.EffectUnknown, story: Story, at: float) -> 
 def emitted(run: Run, fact: f.Emitted, story: Story, at: float) -> None:
     action = run.actions[fact.action]
     story.native(run.frames[action.frame], fact.type, {**fact.payload, "action_id": action.id})
+
+
+def relayed(run: Run, fact: f.Relayed, story: Story, at: float) -> None:
+    story.number += 1
+    story.events.append(related(run, fact))

@@ -8,7 +8,7 @@ from .. import facts as f
 from ..facts import Record
 from ..state import Run
 from ..task import interruptions
-from .story import NATIVE, SEVERITY, Event, Story
+from .story import NATIVE, SEVERITY, Event, Story, own
 
 
 def opening(run: Run, record: Record) -> list[Event]:
@@ -60,7 +60,7 @@ def budget(run: Run, fact: f.BudgetWarned | f.BudgetDenied, story: Story, kind: 
         agent_name=run.agent,
         severity=SEVERITY[NATIVE[kind]],
         summary=decision.get("message"),
-        payload=payload,
+        payload=own(payload),
         **story.identity(),
     )
     story.add(run.root, event)

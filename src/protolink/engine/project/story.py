@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 from ...models import (
@@ -10,9 +11,11 @@ from ...models import (
     TaskLLMStreamEvent,
     TaskProgressEvent,
     TaskStatusUpdateEvent,
+    ToolOutput,
 )
 from ...models.ids import iso_from_seconds as stamp
 from ...runtime import RunContext, RunEvent
+from .. import facts as f
 from ..facts import Record
 from ..state import Frame, Run, Scope
 
@@ -52,6 +55,18 @@ def event_id(salt: str, number: int) -> str:
     return f"{salt}-{number:012x}"
 
 
+def own(value: Any) -> Any:
+    """The value with containers of its own: what an observer does to an event must not reach the run."""
+    kind = type(value)
+    if kind is dict:
+        return {key: own(item) for key, item in value.items()}
+    if kind is list:
+        return [own(item) for item in value]
+    if kind is ToolOutput:
+        return replace(value, result=own(value.result), error=own(value.error))
+    return value
+
+
 class Story:
     """Collects the events of one record."""
 
@@ -83,7 +98,7 @@ class Story:
             step=frame.turn + 1,
             content=content,
             final=final,
-            metadata=payload,
+            metadata=own(payload),
             **self.identity(),
         )
         self.add(scope, event)
@@ -101,19 +116,21 @@ class Story:
             span_id=action_id,
             severity=SEVERITY.get(type, "info"),
             summary=payload.get("message"),
-            payload=payload,
+            payload=own(payload),
             **self.identity(),
         )
         self.add(scope, event)
 
     def status(self, scope: Scope, state: str, *, final: bool = False, **metadata: Any) -> None:
         before = scope.task.state.value
-        event = TaskStatusUpdateEvent(scope.task.id, before, state, final, metadata, **self.identity())
+        event = TaskStatusUpdateEvent(scope.task.id, before, state, final, own(metadata), **self.identity())
         self.add(scope, event)
 
     def artifact(self, scope: Scope, artifact: Any) -> None:
         if artifact is not None:
-            self.add(scope, TaskArtifactUpdateEvent(scope.task.id, artifact, {}, **self.identity()))
+            parts = [replace(part, content=own(part.content)) for part in artifact.parts]
+            shown = replace(artifact, parts=parts, metadata=own(artifact.metadata))
+            self.add(scope, TaskArtifactUpdateEvent(scope.task.id, shown, {}, **self.identity()))
 
     def error(self, scope: Scope, error: dict[str, Any]) -> None:
         event = TaskErrorEvent(scope.task.id, error["code"], error["message"], False, {}, **self.identity())
@@ -130,12 +147,20 @@ def forwarded(run: Run, scope: Scope, event: Event, number: int) -> RunEvent:
     """A child's event in the parent's stream: its own identity, the link to the calling action, never final."""
     found = RunEvent.from_task_event(event, context=RunContext.from_dict(scope.context))
     found.run_id, found.agent_name = scope.run_id, scope.agent
-    found.parent_action_id = found.parent_action_id or scope.parent_action
-    found.delegation_id = found.delegation_id or scope.parent_action
-    found.metadata |= {
-        "source_sequence": number,
-        "source_final": found.final,
-        "parent_run_id": scope.parent_run,
-    }
-    found.final = False
-    return found
+    return _below(found, scope.parent_action, scope.parent_run, number)
+
+
+def related(run: Run, fact: f.Relayed) -> RunEvent:
+    """A peer's event in its caller's stream. Links that it has already, of a delegation further down, stay."""
+    found = RunEvent.from_dict(own(fact.event))
+    caller = run.scope(run.frames[run.actions[fact.action].frame])
+    return _below(found, fact.action, caller.run_id, found.sequence)
+
+
+def _below(event: RunEvent, action: str | None, run_id: str | None, sequence: int | None) -> RunEvent:
+    event.parent_action_id = event.parent_action_id or action
+    event.delegation_id = event.delegation_id or action
+    about = {"source_sequence": sequence, "source_final": event.final, "parent_run_id": run_id}
+    event.metadata = {**about, **event.metadata}
+    event.final = False
+    return event

@@ -7,6 +7,7 @@ from typing import Any
 from ...models.turn import AGENT_CALL
 from ...runtime import ContextItem, ContextManifest
 from .. import facts as f
+from ..ledger import Price
 from ..state import TRANSIENT_ATTEMPTS, Frame, Run
 from .story import Story
 
@@ -125,7 +126,7 @@ def call_ended(run: Run, frame: Frame, fact: f.ModelReplied | f.ModelMisspoke, s
     }
     attempts = frame.attempt + 1
     shape = {"streaming": metrics["streaming"], "native": fact.native}
-    usage_now = run.ledger.usage(0.0, output_tokens=fact.output_tokens).to_dict()
+    usage_now = run.ledger.usage(0.0, Price(output_tokens=fact.output_tokens)).to_dict()
     story.tell(frame, "llm_call_metrics", metrics)
     completed = {"latency_ms": fact.latency_ms, "attempts": attempts, **shape, "metrics": metrics, "budget": usage_now}
     story.tell(frame, "llm_call_completed", completed)

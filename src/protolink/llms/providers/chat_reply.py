@@ -6,11 +6,12 @@ Servers that speak this protocol differ in what they leave out, so every field i
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 from ...models.json import dumps
 from ...models.turn import Call, ModelTurn
+from ...models.value import dataclass
 from ..json_actions import ActionParseError, parse_action
 from ..native import native_call
 

@@ -7,11 +7,12 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import aclosing
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any, Literal
 
 from ...models import ConversationHistory
 from ...models.turn import ModelTurn
+from ...models.value import dataclass
 from ..action_schema import action_schema
 from ..base import LLM, Emit
 from ..native import chat_completions, declarations

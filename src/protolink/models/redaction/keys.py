@@ -12,30 +12,6 @@ from collections.abc import Iterable
 from enum import IntEnum
 from typing import Any
 
-DEFAULT_SENSITIVE_KEYS: frozenset[str] = frozenset(
-    {
-        "access_key",
-        "account_key",
-        "api_key",
-        "apikey",
-        "authorization",
-        "client_secret",
-        "cookie",
-        "credential",
-        "credentials",
-        "data_base64",
-        "passphrase",
-        "passwd",
-        "password",
-        "private_key",
-        "proxy_authorization",
-        "secret",
-        "secret_key",
-        "set_cookie",
-        "token",
-    }
-)
-
 _SUFFIXES = (
     "_access_key",
     "_account_key",

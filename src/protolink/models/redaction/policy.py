@@ -3,13 +3,40 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, field
-from typing import Any
+from dataclasses import field
+from typing import TYPE_CHECKING, Any
 
-from .keys import DEFAULT_SENSITIVE_KEYS, KeyRules
-from .shapes import Shapes
-from .texts import PolicyTexts, pattern_of
-from .walk import Keys, Walk
+from ..._lazy import Later
+from ..value import dataclass
+
+if TYPE_CHECKING:
+    from . import masking
+else:
+    masking = Later(".masking", __package__)
+
+DEFAULT_SENSITIVE_KEYS: frozenset[str] = frozenset(
+    {
+        "access_key",
+        "account_key",
+        "api_key",
+        "apikey",
+        "authorization",
+        "client_secret",
+        "cookie",
+        "credential",
+        "credentials",
+        "data_base64",
+        "passphrase",
+        "passwd",
+        "password",
+        "private_key",
+        "proxy_authorization",
+        "secret",
+        "secret_key",
+        "set_cookie",
+        "token",
+    }
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,9 +51,7 @@ class RedactionPolicy:
     replacement: str = "[REDACTED]"
     max_string_length: int | None = None
     sensitive_values: frozenset[str] = field(default=frozenset(), kw_only=True, repr=False)
-    _rules: KeyRules = field(init=False, repr=False, compare=False)
-    _texts: PolicyTexts = field(init=False, repr=False, compare=False)
-    _keys: Keys = field(init=False, repr=False, compare=False)
+    _masking: masking.Masking | None = field(default=None, init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         limit = self.max_string_length
@@ -36,23 +61,12 @@ class RedactionPolicy:
             raise ValueError("RedactionPolicy max_string_length must not be negative")
         if not isinstance(self.replacement, str):
             raise TypeError("RedactionPolicy replacement must be text")
-        keys = _text_set(self.sensitive_keys, "sensitive_keys")
-        values = _text_set(self.sensitive_values, "sensitive_values")
-        rules = KeyRules(keys)
-        texts = PolicyTexts(Shapes(rules, self.replacement, self._inside), pattern_of(values), self.replacement, limit)
-        made = {
-            "sensitive_keys": keys,
-            "sensitive_values": values,
-            "_rules": rules,
-            "_texts": texts,
-            "_keys": Keys(rules, texts.inside(0).masked),
-        }
-        for name, value in made.items():
-            object.__setattr__(self, name, value)
+        for name in ("sensitive_keys", "sensitive_values"):
+            object.__setattr__(self, name, _text_set(getattr(self, name), name))
 
     def is_sensitive_key(self, key: Any) -> bool:
         """True for a name under which a text would be masked. Only text can be a name."""
-        return isinstance(key, str) and bool(self._rules.sensitivity(key))
+        return isinstance(key, str) and self._made().is_sensitive(key)
 
     def redact(self, value: Any) -> Any:
         """A masked copy made of JSON types; redacting it again changes nothing.
@@ -60,17 +74,21 @@ class RedactionPolicy:
         Objects with ``to_dict()``, dataclasses, pydantic models, exceptions, sets and bytes are converted; what has no
         JSON form becomes ``<TypeName>``. A container inside itself becomes ``[CYCLE]``.
         """
-        return Walk(self._keys, self._texts, self.replacement)(value)
+        return self._made().masked(value)
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Copies and pickles are made anew from what the application chose."""
-        return _made, (self.sensitive_keys, self.replacement, self.max_string_length, self.sensitive_values)
+        return _again, (self.sensitive_keys, self.replacement, self.max_string_length, self.sensitive_values)
 
-    def _inside(self, value: Any, nesting: int) -> Any:
-        return Walk(self._keys, self._texts.inside(nesting), self.replacement)(value)
+    def _made(self) -> masking.Masking:
+        made = self._masking
+        if made is None:
+            made = masking.Masking(self.sensitive_keys, self.sensitive_values, self.replacement, self.max_string_length)
+            object.__setattr__(self, "_masking", made)
+        return made
 
 
-def _made(keys: frozenset[str], replacement: str, limit: int | None, values: frozenset[str]) -> RedactionPolicy:
+def _again(keys: frozenset[str], replacement: str, limit: int | None, values: frozenset[str]) -> RedactionPolicy:
     return RedactionPolicy(keys, replacement, limit, sensitive_values=values)
 
 

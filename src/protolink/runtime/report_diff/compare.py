@@ -3,16 +3,34 @@
 from __future__ import annotations
 
 from types import NoneType
-from typing import Any
+from typing import Any, NamedTuple
 
 from .align import Pair, align
 from .config import RunReportDiffConfig, RunReportSource
 from .difference import MISSING, RunReportDiff, RunReportDifference
+from .format import Way
 from .identity import Identity, Sequence, shown
-from .normalise import Projection, project
+from .normalise import TOO_DEEP, Projection, project
 from .pointer import matches, pointer
 
 Path = tuple[str | int, ...]
+
+
+class _Place(NamedTuple):
+    """A place in both projections. ``left`` and ``right``: the ways there, which may differ in their indexes."""
+
+    path: Path
+    left: Way = ()
+    right: Way = ()
+
+    def inside(self, key: str | int, left: Any, right: Any) -> _Place:
+        """A member of the containers that stand here."""
+        return self.beside(key, left, key, right, key)
+
+    def beside(self, shown: str | int, left: Any, at: Any, right: Any, also_at: Any) -> _Place:
+        return _Place((*self.path, shown), (*self.left, (left, at)), (*self.right, (right, also_at)))
+
+
 Found = list[RunReportDifference]
 
 _LEAVES = (str, int, float, bool, NoneType)
@@ -24,10 +42,13 @@ def diff_run_reports(
     """Everything that was added, removed or changed. Both sides are normalized first, each by itself.
 
     Events and the like are aligned by content, other lists compared by position. Ids of the runtime need not be equal,
-    but must relate the same records on both sides. TypeError for a source that is no report.
+    but must relate the same records on both sides. TypeError for a source that is no report, or is nested too deep.
     """
     rules = config or RunReportDiffConfig()
-    found = _Comparison(rules, project(baseline, rules), project(candidate, rules)).differences()
+    try:
+        found = _Comparison(rules, project(baseline, rules), project(candidate, rules)).differences()
+    except RecursionError:
+        raise TypeError(TOO_DEEP) from None
     return RunReportDiff(tuple(found), rules.sections, rules.ignore_paths)
 
 
@@ -62,9 +83,9 @@ class _Comparison:
             left, right = (side.sections.get(section, MISSING) for side in (self._left, self._right))
             certain = pairs[section]
             if certain is None:
-                found += self._compare(left, right, (section,))
+                found += self._compare(left, right, _Place((section,)))
             else:
-                found += self._pairs(certain, left, right, (section,))
+                found += self._pairs(certain, left, right, _Place((section,)))
         return found
 
     def _certain(self, section: str) -> list[Pair] | None:
@@ -90,50 +111,50 @@ class _Comparison:
 
     # --------------------------------------------------------------------------------------------------- places
 
-    def _pairs(self, pairs: list[Pair], left: Any, right: Any, path: Path) -> Found:
+    def _pairs(self, pairs: list[Pair], left: Any, right: Any, place: _Place) -> Found:
         found: Found = []
         for pair in pairs:
             before = MISSING if pair.left is None else left[pair.left]
             after = MISSING if pair.right is None else right[pair.right]
             index = pair.left if pair.right is None else pair.right
-            found += self._compare(before, after, (*path, index or 0))
+            found += self._compare(before, after, place.beside(index or 0, left, pair.left, right, pair.right))
         return found
 
-    def _compare(self, left: Any, right: Any, path: Path) -> Found:
+    def _compare(self, left: Any, right: Any, place: _Place) -> Found:
         if left is MISSING or right is MISSING:
-            return [] if left is right else [_difference(path, left, right)]
+            return [] if left is right else [_difference(place, left, right)]
         if isinstance(left, dict) and isinstance(right, dict):
-            return self._mappings(left, right, path)
+            return self._mappings(left, right, place)
         if isinstance(left, Sequence) and isinstance(right, Sequence):
-            return self._sequences(left, right, path)
+            return self._sequences(left, right, place)
         if isinstance(left, list) and isinstance(right, list):
-            return self._lists(left, right, path)
-        return [] if self._equal(left, right, path) else [_difference(path, left, right)]
+            return self._lists(left, right, place)
+        return [] if self._equal(left, right, place.path) else [_difference(place, left, right)]
 
-    def _mappings(self, left: dict[str, Any], right: dict[str, Any], path: Path) -> Found:
+    def _mappings(self, left: dict[str, Any], right: dict[str, Any], place: _Place) -> Found:
         suspects = [key for key, value in left.items() if not _surely_equal(value, right.get(key, MISSING))]
         suspects += right.keys() - left.keys()
         found: Found = []
         for key in sorted(suspects):
-            found += self._compare(left.get(key, MISSING), right.get(key, MISSING), (*path, key))
+            found += self._compare(left.get(key, MISSING), right.get(key, MISSING), place.inside(key, left, right))
         return found
 
-    def _lists(self, left: list[Any], right: list[Any], path: Path) -> Found:
+    def _lists(self, left: list[Any], right: list[Any], place: _Place) -> Found:
         found: Found = []
         for index in range(max(len(left), len(right))):
             before = left[index] if index < len(left) else MISSING
             after = right[index] if index < len(right) else MISSING
-            found += self._compare(before, after, (*path, index))
+            found += self._compare(before, after, place.inside(index, left, right))
         return found
 
-    def _sequences(self, left: Sequence, right: Sequence, path: Path) -> Found:
+    def _sequences(self, left: Sequence, right: Sequence, place: _Place) -> Found:
         """Alike records first, for the sake of their ids; the differences in order all the same."""
         pairs = align(left, right)
         found: dict[int, Found] = {}
         for same in (True, False):
             for number, pair in enumerate(pairs):
                 if pair.same is same:
-                    found[number] = self._pairs([pair], left, right, path)
+                    found[number] = self._pairs([pair], left, right, place)
         return [difference for number in range(len(pairs)) for difference in found[number]]
 
     def _equal(self, left: Any, right: Any, path: Path) -> bool:
@@ -158,7 +179,8 @@ def _is_number(value: Any) -> bool:
     return isinstance(value, (int, float)) and not isinstance(value, bool)
 
 
-def _difference(path: Path, left: Any, right: Any) -> RunReportDifference:
+def _difference(place: _Place, left: Any, right: Any) -> RunReportDifference:
     kind: Any = "added" if left is MISSING else "removed" if right is MISSING else "changed"
-    section: Any = path[0]
-    return RunReportDifference(section, pointer(path), kind, shown(left), shown(right))
+    section: Any = place.path[0]
+    ways = ((None, section), *place.left), ((None, section), *place.right)
+    return RunReportDifference(section, pointer(place.path), kind, shown(left), shown(right), ways=ways)

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any, Literal, TypeAlias, get_args
 
+from ...models.value import dataclass
 from ..events import RunEvent
 from ..replay import RunReplay
 from ..report import RunReport

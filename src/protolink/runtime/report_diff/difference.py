@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import field
 from enum import Enum
 from typing import TYPE_CHECKING, Any, Literal
 
 from protolink.models import DEFAULT_REDACTION_POLICY
 
+from ...models.value import dataclass
 from .config import ALL_RUN_REPORT_SECTIONS, RunReportSection
-from .format import masked, render
+from .format import Way, masked, render
 
 if TYPE_CHECKING:
     from protolink.models import RedactionPolicy
@@ -42,9 +43,11 @@ class RunReportDifference:
     kind: RunReportDifferenceKind
     baseline: Any = MISSING
     candidate: Any = MISSING
+    #: How both values are reached, for redaction: what stands beside a value may tell that it is a secret.
+    ways: tuple[Way, Way] | None = field(default=None, repr=False, compare=False, kw_only=True)
 
     def to_dict(self) -> dict[str, Any]:
-        """All fields, not redacted. A side without a value is left out; one that is None is there."""
+        """What differs, not redacted. A side without a value is left out; one that is None is there."""
         found: dict[str, Any] = {"section": self.section, "path": self.path, "kind": self.kind}
         sides = {"baseline": self.baseline, "candidate": self.candidate}
         return found | {name: value for name, value in sides.items() if value is not MISSING}
@@ -82,7 +85,9 @@ class RunReportDiff:
             "changed_sections": list(self.changed_sections),
             "compared_sections": list(self.compared_sections),
             "ignored_paths": list(self.ignored_paths),
-            "differences": [masked(difference.to_dict(), redaction_policy) for difference in self.differences],
+            "differences": [
+                masked(difference.to_dict(), difference.ways, redaction_policy) for difference in self.differences
+            ],
         }
 
     def format(
@@ -94,5 +99,6 @@ class RunReportDiff:
         """
         if max_differences < 0:
             raise ValueError("max_differences must not be negative")
-        shown = [masked(found.to_dict(), redaction_policy) for found in self.differences[:max_differences]]
+        first = self.differences[:max_differences]
+        shown = [masked(found.to_dict(), found.ways, redaction_policy) for found in first]
         return render(shown, len(self.differences), self.changed_sections, self.compared_sections)

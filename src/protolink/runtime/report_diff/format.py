@@ -12,27 +12,57 @@ if TYPE_CHECKING:
 _LONGEST = 200
 _SIDES = ("baseline", "candidate")
 
+#: Members whose neighbours may name them: ``{"name": "Authorization", "value": "..."}``.
+_NAMED_BESIDE = frozenset({"value", "values"})
 
-def masked(difference: dict[str, Any], policy: RedactionPolicy | None) -> dict[str, Any]:
-    """The difference with masked values. What its path leads through counts: it names the value."""
+#: From the root to a value: the containers on the way, and the key that leads on in each. None: only the key is known.
+Way = tuple[tuple[Any, Any], ...]
+
+
+def masked(difference: dict[str, Any], ways: tuple[Way, Way] | None, policy: RedactionPolicy | None) -> dict[str, Any]:
+    """The difference with masked values. What its path leads through counts, and what stands beside it there."""
     if policy is None:
         return difference
-    names = [part.replace("~1", "/").replace("~0", "~") for part in difference["path"].split("/")[1:]]
     found = {**difference, "path": policy.redact(difference["path"])}
-    return found | {side: _masked_value(difference[side], names, policy) for side in _SIDES if side in difference}
-
-
-def _masked_value(value: Any, names: list[str], policy: RedactionPolicy) -> Any:
-    """Redact the value where it stands: inside the names above it, but without its neighbours."""
-    nested = value
-    for name in reversed(names):
-        nested = {name: nested}
-    found = policy.redact(nested)
-    for _ in names:
-        if not isinstance(found, dict):
-            return found  # a name above masks everything below
-        found = next(iter(found.values()))  # a policy may mask names as well
+    for side, way in zip(_SIDES, ways or (_named(difference["path"]),) * 2, strict=True):
+        if side in difference:
+            found[side] = _masked_value(difference[side], way, policy)
     return found
+
+
+def _named(path: str) -> Way:
+    return tuple((None, part.replace("~1", "/").replace("~0", "~")) for part in path.split("/")[1:])
+
+
+def _masked_value(value: Any, way: Way, policy: RedactionPolicy) -> Any:
+    """Redact the value where it stands: inside the names above it, among the texts beside it."""
+    nested, steps = value, []
+    for container, key in reversed(way):
+        nested, position = _among(container, key, nested)
+        steps.append((position, len(nested)))
+    found = policy.redact(nested)
+    for position, size in reversed(steps):
+        if not isinstance(found, (dict, list)):
+            return found  # a name above masks everything below
+        if len(found) != size:
+            return policy.replacement  # names were masked too, and are alike now
+        found = (list(found.values()) if isinstance(found, dict) else found)[position]
+    return found
+
+
+def _among(container: Any, key: Any, value: Any) -> tuple[Any, int]:
+    """A container of the value with the texts that may tell what it is, and the value's position in it."""
+    if not isinstance(container, list):
+        named = container if container and str(key).lower() in _NAMED_BESIDE else {}
+        texts = {name: text for name, text in named.items() if name != key and isinstance(text, str)}
+        return {**texts, key: value}, len(texts)
+    if len(container) == 2:  # perhaps a name and what it names
+        return [value if index == key else _text(item) for index, item in enumerate(container)], key
+    return [_text(container[key - 1]) if key else None, value, None], 1  # perhaps behind a flag
+
+
+def _text(item: Any) -> Any:
+    return item if isinstance(item, str) else None
 
 
 def render(shown: list[dict[str, Any]], total: int, changed: Sequence[str], compared: Sequence[str]) -> str:

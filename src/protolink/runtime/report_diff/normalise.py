@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
 from protolink.models.json import encode, is_plain, loads
 
+from ...models.value import dataclass
 from ..report import RunReport
 from ..report_source import report_of
 from .config import RunReportDiffConfig, RunReportSource
@@ -15,6 +16,7 @@ from .identity import Identities, Identity, Sequence, shown
 from .pointer import Place, places
 from .shapes import RECORDS, SEQUENCES
 
+TOO_DEEP = "this report is nested too deep to be compared, or holds itself"
 _MADE = ("event_id", "timestamp")
 
 
@@ -38,7 +40,10 @@ def normalize_run_report(source: RunReportSource, *, config: RunReportDiffConfig
     Paths to ignore mean the original report, those of tolerances what is left of it.
     TypeError for a source of another shape, or one that holds what is not JSON.
     """
-    return dict(shown(project(source, config or RunReportDiffConfig()).sections))
+    try:
+        return dict(shown(project(source, config or RunReportDiffConfig()).sections))
+    except RecursionError:
+        raise TypeError(TOO_DEEP) from None
 
 
 def project(source: RunReportSource, config: RunReportDiffConfig) -> Projection:

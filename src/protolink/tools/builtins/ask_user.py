@@ -8,22 +8,23 @@ from __future__ import annotations
 import asyncio
 import math
 from collections.abc import Awaitable, Callable, Mapping
-from typing import Annotated, Any, ClassVar, Literal
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
-from pydantic import Field
-
+from ..._lazy import Later
 from ...drive.ports import AnswerTimedOut, InvalidArguments
 from ...runtime import RunAction, RunContext, UserInputRequest
 from ..hinted import HintedArguments
 from ..signature import is_async, read_signature
 from ..tool import Probe
 
+if TYPE_CHECKING:
+    from . import question
+else:
+    question = Later(".question", __package__)
+
 InputHandler = Callable[[UserInputRequest], Awaitable[str | None]]
 
 _CAPABILITY = "user.interact"
-_Text = Annotated[str, Field(min_length=1, max_length=8000, pattern=r"\S")]
-_Option = Annotated[str, Field(min_length=1, max_length=500, pattern=r"\S")]
-_Options = Annotated[list[_Option], Field(max_length=10)]
 
 
 def ask_user_tool(
@@ -66,7 +67,7 @@ class AskUserTool:
         self.timeout_seconds = float(timeout_seconds)
         self.max_answer_chars = max_answer_chars
         self.tags: list[str] = []
-        self._arguments = HintedArguments(self.name, read_signature(_question))
+        self._arguments = HintedArguments(self.name, read_signature(question.question))
         self.input_schema: dict[str, Any] = self._arguments.schema
         self.input_schema["properties"]["options"]["anyOf"][0]["uniqueItems"] = True
         self.output_schema = _OUTPUT
@@ -139,9 +140,6 @@ class AskUserTool:
                 raise AnswerTimedOut(f"no answer within {self.timeout_seconds:g} seconds") from None
             raise
         return self.accept(answer)
-
-
-def _question(question: _Text, options: _Options | None = None) -> None: ...
 
 
 _OUTPUT: dict[str, Any] = {

@@ -1,0 +1,102 @@
+"""A stored run that goes on in this process, as the target of a run handle."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator
+from typing import TYPE_CHECKING, Any
+
+from ..engine.project import Event
+from ..engine.state import Run
+from ..models import Task, TaskStatusUpdateEvent
+from ..runtime import RunEvent
+from .drive import Drive, give_up
+from .responses import Response
+from .target import LocalTarget
+
+if TYPE_CHECKING:
+    from .agent import Agent
+
+_END = object()
+
+
+class ResumedRun(LocalTarget):
+    """At work when it is made, so that nobody can cancel it before its answer is taken.
+
+    ``first``: the number of its first event; the ``earlier`` ones are those that are stored.
+    """
+
+    def __init__(self, agent: Agent, task: Task, earlier: list[RunEvent], queue: asyncio.Queue[Any]) -> None:
+        super().__init__(agent)
+        self.task = task
+        self.earlier = earlier
+        self.first = 1
+        self._queue = queue
+        self._worker: asyncio.Task[None] | None = None
+
+    @classmethod
+    async def begin(cls, agent: Agent, run_id: str, response: Response, rerun: str | None) -> ResumedRun:
+        """Go on with the run. Raises what ``agent.resume`` refuses; then nothing has changed."""
+        queue: asyncio.Queue[Any] = asyncio.Queue()
+        earlier = await asyncio.get_running_loop().run_in_executor(None, agent.run_events, run_id)
+        begun = await agent.execution.resume(run_id, response, rerun=rerun, sinks=[queue.put_nowait], streaming=True)
+        if isinstance(begun, Run):
+            return await cls._at_rest(agent, begun, earlier, queue)
+        found = cls(agent, begun.task, earlier, queue)
+        found.first = begun.driver.log.buffer[0].seq
+        await found._start(begun)
+        return found
+
+    @classmethod
+    async def _at_rest(cls, agent: Agent, run: Run, earlier: list[RunEvent], queue: asyncio.Queue[Any]) -> ResumedRun:
+        """A run that has ended, or still waits for somebody else's answer: its handle tells just that."""
+        found = cls(agent, await agent.stored_task(run), earlier, queue)
+        found.first = run.seq
+        state = found.task.state.value
+        queue.put_nowait(TaskStatusUpdateEvent(found.task.id, None, state, True, {"task": found.task.to_dict()}))
+        queue.put_nowait(_END)
+        return found
+
+    async def events(self, task: Task, number: int = 1) -> AsyncGenerator[Event, None]:
+        worker = self._worker
+        try:
+            while (event := await self._queue.get()) is not _END:
+                yield event
+        finally:
+            if worker is not None:
+                if not worker.done():
+                    worker.cancel()
+                await asyncio.wait([worker])
+        if worker is not None and not worker.cancelled() and (error := worker.exception()) is not None:
+            raise error
+
+    def runs(self, task: Task) -> bool:
+        """What runs there is this very run."""
+        return False
+
+    # ------------------------------------------------------------------------------------------------ inside
+
+    async def _start(self, drive: Drive) -> None:
+        registered = asyncio.get_running_loop().create_future()
+        self._worker = asyncio.ensure_future(self._work(drive, registered))
+        try:
+            await asyncio.shield(registered)
+        except asyncio.CancelledError:
+            self._worker.cancel()
+            await asyncio.wait([self._worker])
+            raise
+
+    async def _work(self, drive: Drive, registered: asyncio.Future[None]) -> None:
+        try:
+            with self._agent._active.register(drive.task) as active:
+                active.driver = drive.driver
+                registered.set_result(None)
+                await drive.finish()
+        except BaseException as error:
+            if not registered.done():  # the same task runs here under another run
+                await give_up(drive.journal)
+                registered.set_exception(error)
+                return
+            raise
+        finally:
+            self._queue.put_nowait(_END)

@@ -1,0 +1,78 @@
+"""The work of one drive that is under way: one asyncio task for each command."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Coroutine
+from typing import Any
+
+from ..engine.commands import Command
+from .outcome import Outcome, never_began
+
+
+class Running:
+    """``arrived`` takes what a performer brings, ``broken`` says what an exception of it means.
+
+    ``arrived`` is called by the task's own last step: a callback of the task would come one turn of the event loop
+    later, for every model call and every slow tool.
+    """
+
+    def __init__(
+        self, arrived: Callable[[Command, Outcome], None], broken: Callable[[Command, BaseException], Outcome]
+    ) -> None:
+        self._arrived = arrived
+        self._broken = broken
+        self.tasks: dict[Command, asyncio.Task[Outcome]] = {}
+
+    def has(self, task: asyncio.Task[Any] | None) -> bool:
+        """True for the task of one of these performers."""
+        return any(task is running for running in self.tasks.values())
+
+    def start(self, command: Command, work: Coroutine[Any, Any, Outcome]) -> asyncio.Task[Outcome]:
+        task = asyncio.get_running_loop().create_task(self._perform(command, work))
+        self.tasks[command] = task
+        task.add_done_callback(lambda task: self._ended(command, task, work))
+        return task
+
+    def cancel(self, wanted: Callable[[Command], bool] | None = None) -> None:
+        """Cancel everything, or once what is not ``wanted``."""
+        for command, task in list(self.tasks.items()):
+            if wanted is None or not (task.cancelling() or wanted(command)):
+                task.cancel()
+
+    def give_up(self) -> list[Command]:
+        """Wait for nothing any more; returns what did not react to its cancellation."""
+        left = list(self.tasks)
+        self.tasks.clear()
+        return left
+
+    async def stop(self) -> list[Outcome]:
+        """Cancel everything and wait for it; returns what it still brought."""
+        tasks = list(self.tasks.values())
+        self.tasks.clear()
+        for task in tasks:
+            task.cancel()
+        for task in tasks:
+            await asyncio.wait([task])
+        return [task.result() for task in tasks if not task.cancelled()]
+
+    async def _perform(self, command: Command, work: Coroutine[Any, Any, Outcome]) -> Outcome:
+        """As an exception, a signal that foreign code raised would end the loop of everybody; it ends this drive."""
+        try:
+            outcome = await work
+        except asyncio.CancelledError:
+            raise
+        except BaseException as error:  # the application's, signals included; see broken
+            outcome = self._broken(command, error)
+        if self.tasks.get(command) is asyncio.current_task():
+            del self.tasks[command]
+            self._arrived(command, outcome)
+        return outcome
+
+    def _ended(self, command: Command, task: asyncio.Task[Outcome], work: Coroutine[Any, Any, Outcome]) -> None:
+        """A task that was canceled before its first step never ran, its own handlers neither: nothing has begun."""
+        if task.cancelled():
+            work.close()
+            if self.tasks.get(command) is task:
+                del self.tasks[command]
+                self._arrived(command, never_began(command))
