@@ -6,6 +6,7 @@ import asyncio
 import functools
 import inspect
 import os
+import signal
 from collections.abc import Callable, Coroutine
 from typing import Any
 
@@ -15,6 +16,11 @@ from hypothesis import settings
 # A deadline would time tests on a shared machine. CI draws the same examples each time, so red means changed code.
 settings.register_profile("protolink", deadline=None, derandomize=bool(os.environ.get("CI")))
 settings.load_profile("protolink")
+
+
+# Shells start what runs in the background with SIGINT ignored, and children inherit that; some tests send it.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.hookimpl(tryfirst=True)

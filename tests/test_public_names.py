@@ -18,34 +18,46 @@ NAMES = {
     package: names.split()
     for package, names in {
         "protolink": """
-            ALL_RUN_REPORT_SECTIONS ActionAuthorization ActionAuthorizer ActionDeniedError ActionPolicyError Agent
-            AgentCapabilities AgentCard AgentGroup AgentInterface AgentSkill AnswerEvent ApprovalBroker ApprovalDecision
-            ApprovalHandler ApprovalRecord ApprovalRequest ApprovalRequiredError ApprovalResolution ApprovalScope
-            Artifact BudgetDecision BudgetEnforcer BudgetExceededError BudgetPolicy BudgetUsage CancellationToken
-            CapabilityPolicy CheckpointMismatchError ContextItem ContextManifest ConversationHistory
-            DEFAULT_REDACTION_POLICY DurableExecutionError DurableStore EventSink GroupLimits InMemoryDurableStore
-            InMemoryEventSink InferParseError LLM LLMActionResult LLMModelProfile LocalTraceTelemetry Message Part
-            Policy PolicyDecision PolicyEffect PresentationEvent ProtolinkError RedactionPolicy RouteDecision RunAction
-            RunBudget RunBusyError RunCheckpoint RunContext RunEvent RunHandle RunHandoff RunInterrupted RunInterruption
-            RunManager RunRecorder RunReplay RunReport RunReportDiff RunReportDiffConfig RunReportDifference
-            RunReportDifferenceKind RunReportRecord RunReportSection RunReportSource RunReportTolerance RunResult
-            RunStore SQLiteDurableStore SQLiteRunStore StoreCorruptError StoreUnavailableError StreamGapError
-            SubagentHandle SubagentLimitError SubagentLimits Task TaskAlreadyRunningError TaskArtifactUpdateEvent
-            TaskCancellationError TaskCancellationRequest TaskErrorEvent TaskExecutionError TaskLLMStreamEvent
-            TaskNotCancelableError TaskNotFoundError TaskProgressEvent TaskRecord TaskState TaskStatusUpdateEvent Tool
-            ToolCall ToolCorrectionLimitError ToolEvidence ToolExecution ToolFailedError ToolOutput ToolRejectedError
-            UncertainExecutionError UserInputRequest UserInputResult __version__ assert_budget_under
-            assert_no_denied_actions assert_run_events assert_run_matches build_context_manifest collect_tool_evidence
-            create_llm diff_run_reports normalize_run_report
+            __version__ ActionAuthorization ActionAuthorizer ActionDeniedError ActionPolicyError AdmissionError Agent
+            AgentCapabilities AgentCard AgentClient AgentGroup AgentInterface AgentNotFoundError AgentServer
+            AgentSkill ALL_RUN_REPORT_SECTIONS AnswerEvent ApprovalBroker ApprovalDecision ApprovalHandler
+            ApprovalRecord ApprovalRequest ApprovalRequiredError ApprovalResolution ApprovalScope Artifact
+            assert_budget_under assert_no_denied_actions assert_run_events assert_run_matches BudgetDecision
+            BudgetEnforcer BudgetExceededError BudgetPolicy BudgetUsage build_context_manifest CancellationToken
+            CapabilityPolicy CheckpointMismatchError collect_tool_evidence ContextItem ContextManifest
+            ConversationHistory ConversationLimits create_llm current_request_context DEFAULT_REDACTION_POLICY
+            diff_run_reports DurableExecutionError DurableStore EventSink GroupLimits HistoryCompactionRequest
+            HistoryCompactionResult InferParseError InMemoryDurableStore InMemoryEventSink LLM LLMActionResult
+            LLMModelProfile LocalTraceTelemetry Message normalize_run_report Part Policy PolicyDecision PolicyEffect
+            PresentationEvent ProbeFinding ProtolinkError RedactionPolicy Registry RegistryClient request_context
+            RetryPolicy RouteDecision RunAction RunBudget RunBusyError RunCheckpoint RunContext RunEvent RunHandle
+            RunHandoff RunInterrupted RunInterruption RunManager RunRecorder RunReplay RunReport RunReportDiff
+            RunReportDiffConfig RunReportDifference RunReportDifferenceKind RunReportRecord RunReportSection
+            RunReportSource RunReportTolerance RunResult RunStore RuntimeTransport SQLiteDurableStore SQLiteRunStore
+            State StateOperationRequest StateOperationResult StoreCorruptError StoreState StoreUnavailableError
+            StreamGapError SubagentHandle SubagentLimitError SubagentLimits Task TaskAlreadyRunningError
+            TaskArtifactUpdateEvent TaskCancellationError TaskCancellationRequest TaskErrorEvent TaskExecutionError
+            TaskLLMStreamEvent TaskNotCancelableError TaskNotFoundError TaskProgressEvent TaskRecord TaskState
+            TaskStatusUpdateEvent Tool ToolCall ToolCorrectionLimitError ToolEvidence ToolExecution ToolFailedError
+            ToolOutput ToolRejectedError Transport TransportConfig TransportConnectionError TransportError
+            TransportLimitError TransportLimits TransportProtocolError TransportRemoteError TransportTimeoutError
+            UncertainExecutionError UserInputRequest UserInputResult
         """,
         "protolink.agents": """
             Agent AnswerEvent PresentationEvent RunHandle RunResult SubagentHandle SubagentLimits WorkerTool
+            current_request_context request_context
         """,
         "protolink.approvals": """
             ApprovalBroker ApprovalRecord ApprovalResolution ApprovalScope ApprovalSubscription
         """,
         "protolink.cli": """
             main
+        """,
+        "protolink.client": """
+            AgentClient AgentPeer SyncAgentClient
+        """,
+        "protolink.discovery": """
+            Registry RegistryClient RegistryEntry
         """,
         "protolink.group": """
             AgentGroup GroupLimits
@@ -64,12 +76,16 @@ NAMES = {
             ALL_RUN_REPORT_SECTIONS ActionAuthorization ActionAuthorizer ApprovalDecision ApprovalHandler
             ApprovalHandlerLike ApprovalRequest BudgetDecision BudgetDecisionEffect BudgetEnforcer BudgetPolicy
             BudgetPolicyLike BudgetUsage CancellationToken CapabilityPolicy ContextItem ContextManifest EventSink
-            InMemoryEventSink InterruptionKind Policy PolicyDecision PolicyEffect RunAction RunBudget RunContext
-            RunEvent RunHandoff RunInterruption RunRecorder RunReplay RunReport RunReportDiff RunReportDiffConfig
-            RunReportDifference RunReportDifferenceKind RunReportSection RunReportSource RunReportTolerance
+            InMemoryEventSink InterruptionKind Policy PolicyDecision PolicyEffect ProbeFinding RunAction RunBudget
+            RunContext RunEvent RunHandoff RunInterruption RunRecorder RunReplay RunReport RunReportDiff
+            RunReportDiffConfig RunReportDifference RunReportDifferenceKind RunReportSection RunReportSource
+            RunReportTolerance
             TaskCancellationRequest ToolEvidence UserInputRequest UserInputResult UserInputStatus assert_budget_under
             assert_no_denied_actions assert_run_events assert_run_matches build_context_manifest collect_tool_evidence
             contract_differences diff_run_reports judge_budget normalize_run_report strictest
+        """,
+        "protolink.server": """
+            AgentServer Served
         """,
         "protolink.storage": """
             InMemoryStorage RunReportRecord RunStore SQLiteRunStore SQLiteStorage Storage TaskRecord
@@ -82,13 +98,17 @@ NAMES = {
             UncertainAction crash_everywhere store_conformance
         """,
         "protolink.tools": """
-            BaseTool PreparedTool Tool ToolExecution as_tool ask_user_tool
+            BaseTool PreparedTool ProbeFinding Tool ToolExecution as_tool ask_user_tool
         """,
         "protolink.tools.builtins": """
             AskUserTool ask_user_tool
         """,
         "protolink.tools.prepared": """
             PreparedTool ToolExecution
+        """,
+        "protolink.transport": """
+            RequestSpec RetryPolicy RouteCall Routes RuntimeTransport Transport TransportCapabilities TransportConfig
+            TransportLimits TransportMetrics WireTransport transport_for transport_name
         """,
     }.items()
 }
@@ -141,7 +161,7 @@ class TestNames:
 
 
 def test_names_of_the_top_level_are_those_of_their_packages() -> None:
-    homes = [importlib.import_module(f"protolink.{name}") for name in ("journal", "errors")]
+    homes = [importlib.import_module(f"protolink.{name}") for name in ("journal", "errors", "state")]
     homes += [importlib.import_module(package) for package in NAMES if package != "protolink"]
     strangers = [
         name

@@ -225,8 +225,11 @@ async def test_waiting_for_the_person_ends_with_the_runtime() -> None:
     await gate.reached.wait()
     clock.advance(61)
     error = await running
-    assert isinstance(error, (ActionDeniedError, BudgetExceededError))
+    # Nobody refused; the run was not given the time to ask.
+    assert isinstance(error, BudgetExceededError)
+    assert (error.decision.limit_name, error.decision.limit) == ("max_runtime_seconds", 60)
     assert (acting.ran, gate.canceled, task.state) == ([], True, TaskState.FAILED)
+    assert task.metadata["blockers"][-1]["code"] == "budget_exceeded"
 
 
 async def test_question_that_expires_is_a_denial() -> None:

@@ -610,3 +610,33 @@ async def test_model_run_waits_for_the_broker_too() -> None:
     decide(desk.broker, record)
     assert (await handle.result()).output == "done"
     assert desk.done == ["Hello"]
+
+
+async def test_decision_costs_the_same_however_many_came_before(monkeypatch: pytest.MonkeyPatch) -> None:
+    read: list[Any] = []
+    original = ApprovalRecord.from_dict
+    monkeypatch.setattr(ApprovalRecord, "from_dict", lambda data: read.append(data) or original(data))
+
+    async def cost(broker: ApprovalBroker) -> int:
+        read.clear()
+        waiting = await asked(broker, request())
+        [record] = broker.pending(MINE)
+        assert decide(broker, record) == "approved"
+        assert (await waiting).approved
+        return len(read)
+
+    broker = ApprovalBroker(keep_resolved=None)
+    first = await cost(broker)
+    for _ in range(20):
+        await cost(broker)
+    assert await cost(broker) == first
+    assert len(broker.records(MINE)) == 22
+
+
+async def test_request_that_could_not_be_stored_waits_for_nobody() -> None:
+    storage = Failing()
+    broker = ApprovalBroker(storage=storage)
+    storage.failing = True
+    with pytest.raises(OSError):
+        await broker(request(), RunContext(run_id="run_mine"))
+    assert broker.pending(MINE) == broker.records(MINE) == ()

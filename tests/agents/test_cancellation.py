@@ -30,6 +30,7 @@ from agent_support import (
 from protolink import (
     Agent,
     CapabilityPolicy,
+    DurableExecutionError,
     Part,
     PolicyDecision,
     RunAction,
@@ -669,3 +670,38 @@ async def test_owner_of_a_task_may_register_it_again() -> None:
     await found.run_task(task)
     assert task.get_output() == "inner"
     assert found.active_task_ids == ()
+
+
+@pytest.mark.parametrize("state", ["canceled", "failed", "completed"])
+@pytest.mark.parametrize("way", ["run_task", "stream", "handle"])
+async def test_task_that_has_ended_does_not_run_again(state: str, way: str) -> None:
+    """Else a canceled task would complete, and its state would contradict its reason and its context."""
+    acted: list[int] = []
+    tool = Tool.from_callable(lambda: acted.append(1), name="act")
+    target = agent(call("act"), "done", tools=[tool])
+    task = Task.create_infer(prompt="go")
+    {"canceled": task.cancel, "failed": task.fail, "completed": task.complete}[state]("before it began")
+    before = task.to_dict()["state"]
+    if way == "handle":
+        result = await target.start_run(task).result()
+        assert result.status == "failed"
+        assert "has ended already" in str(result.error)
+    else:
+        with pytest.raises(ValueError, match="has ended already"):
+            if way == "run_task":
+                await target.run_task(task)
+            else:
+                await stream(target, task)
+    assert (acted, task.to_dict()["state"], target.active_task_ids) == ([], before, ())
+
+
+async def test_durable_agent_does_not_begin_with_a_task_that_has_ended() -> None:
+    store = InMemoryDurableStore()
+    target = agent("done", durability=store)
+    ended = infer()
+    ended.cancel("before it began")
+    with pytest.raises(DurableExecutionError, match="no run"):
+        await target.run_task(ended)
+    assert (ended.state, store.list()) == (TaskState.CANCELED, [])
+    done = await target.run_task(infer())
+    assert (await target.run_task(done)).state is TaskState.COMPLETED, "one that is stored is told again"

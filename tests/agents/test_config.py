@@ -29,9 +29,11 @@ from protolink import (
 )
 from protolink.agents.fingerprint import configuration
 from protolink.agents.support import check_supported
+from protolink.discovery import Registry
 from protolink.journal import InMemoryDurableStore, SQLiteDurableStore
 from protolink.llms import MockLLM, OpenAICompatibleLLM, create_llm
 from protolink.tools import PreparedTool, Tool, ask_user_tool
+from protolink.transport import RuntimeTransport, TransportConfig
 
 
 def note(text: str, color: str = "red") -> str:
@@ -734,3 +736,41 @@ async def test_a_child_that_handles_tasks_itself_is_asked_by_its_own_handler() -
     parent = Agent(name="parent", subagents=[child], tools=[])
     parent.add_worker_tool("child")
     assert await parent.call_tool("child", task="go") == "mine"
+
+
+# ---------------------------------------------------------------------------------------------------- among others
+
+
+def test_a_transport_comes_back_by_its_name() -> None:
+    source = Agent(name="helper", transport="runtime")
+    assert source.to_dict()["transport"] == {"type": "runtime"}
+    loaded = again(source)
+    assert loaded.transport is not None
+    assert loaded.transport.url == "runtime://helper"
+    assert loaded.to_dict() == source.to_dict()
+
+
+def test_a_transport_with_settings_and_a_registry_must_be_given_again() -> None:
+    transport = RuntimeTransport("runtime://helper", config=TransportConfig(shutdown_timeout=1.0))
+    registry = Registry("runtime")
+    source = Agent(
+        name="helper", transport=transport, registry=registry, discovery_ttl=5, registry_heartbeat_interval=9
+    )
+    with pytest.raises(ValueError, match=r"transport=\.\.\..*registry=\.\.\."):
+        again(source)
+    loaded = again(source, transport=transport, registry=registry)
+    assert (loaded.transport, loaded.registry) == (transport, registry)
+    assert loaded.to_dict() == source.to_dict()
+    assert loaded.to_dict()["registry_heartbeat_interval"] == 9
+
+
+def test_an_agent_may_be_loaded_on_purpose_without_its_network() -> None:
+    source = Agent(name="helper", transport="runtime", registry=Registry("runtime"))
+    loaded = again(source, transport=None, registry=None)
+    assert (loaded.transport, loaded.registry) == (None, None)
+
+
+@pytest.mark.parametrize("member", [{"transport": {}}, {"transport": 3}, {"discovery_ttl": "x"}, {"discovery_ttl": -1}])
+def test_malformed_network_members_are_a_value_error(member: dict[str, Any]) -> None:
+    with pytest.raises(ValueError):
+        Agent.from_dict({**Agent(name="helper").to_dict(), **member})

@@ -7,7 +7,7 @@ import gc
 from typing import Any
 
 import pytest
-from agent_support import agent
+from agent_support import FakeClock, Gate, agent
 
 from protolink import (
     ActionDeniedError,
@@ -176,3 +176,35 @@ async def test_tool_may_call_another_on_behalf_of_its_own_run() -> None:
 
     acting.agent.add_tool(PreparedTool(outer, prepare=prepare, execute=execute, capabilities=("outer",)))
     assert await acting.agent.call_tool("outer") == 2
+
+
+async def test_time_of_calls_in_one_context_counts_together_and_once() -> None:
+    clock, first, second = FakeClock(), Gate(), Gate()
+    gates = {"one": first, "two": second}
+
+    async def wait(name: str) -> str:
+        """Wait."""
+        await gates[name].wait()
+        return name
+
+    target = agent(tools=[wait], clock=clock)
+    context = RunContext(budget=RunBudget(max_runtime_seconds=25))
+    calls = [asyncio.ensure_future(target.call_tool_in_context("wait", context, name=name)) for name in gates]
+    await asyncio.gather(first.reached.wait(), second.reached.wait())
+    clock.advance(10)
+    first.opened.set()
+    assert await calls[0] == "one"
+    clock.advance(10)
+    second.opened.set()
+    assert await calls[1] == "two"
+    clock.advance(100)  # nobody works
+    assert await target.call_tool_in_context("wait", context, name="one") == "one"
+    slow = Gate()
+    gates["one"] = slow
+    last = asyncio.ensure_future(target.call_tool_in_context("wait", context, name="one"))
+    await slow.reached.wait()
+    clock.advance(10)
+    slow.opened.set()
+    assert await last == "one"
+    with pytest.raises(BudgetExceededError, match="runtime"):
+        await target.call_tool_in_context("wait", context, name="two")

@@ -351,3 +351,9 @@ async def test_parent_tells_who_its_children_are() -> None:
     [listed] = task.metadata["subagent_runs"]
     assert listed["agent"] == "kid"
     assert listed["run_id"] not in (run_id(task), task.id)
+
+
+def test_name_of_a_child_has_no_slash() -> None:
+    with pytest.raises(ValueError, match="'a/b' holds a '/'"):
+        agent("x", subagents=[agent("y", name="a/b")])
+    assert agent("x", name="a/b").name == "a/b"

@@ -57,6 +57,7 @@ def agent(name="helper"):
         tools=[ask_user_tool(), Tool.from_callable(publish, capabilities=["content.publish"])],
         policy=CapabilityPolicy({"content.publish": os.environ.get("PUBLISH", "require_approval")}),
         durability="runs.sqlite",
+        execution_version=os.environ.get("VERSION", "1"),
     )
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sqlite3
 from pathlib import Path
 from typing import Any
 
@@ -96,3 +97,23 @@ def test_an_unknown_run_is_told(store: Path, name: str) -> None:
     found = run("replay", "run_9", "--store", str(store.parent / name))
     assert found.exit_code == 1
     assert "run_9" in found.output
+
+
+@pytest.mark.parametrize("damage", ["no database", "a directory", "no table", "a damaged report"])
+def test_a_store_that_cannot_be_read_is_named_and_counts_as_no_difference(store: Path, damage: str) -> None:
+    if damage == "no database":
+        store.write_text("hello " * 200)
+    elif damage == "a directory":
+        store.unlink()
+        store.mkdir()
+    else:
+        db = sqlite3.connect(store)
+        damaged = "UPDATE protolink_run_reports SET report_json = '{'"
+        db.execute("DROP TABLE protolink_run_reports" if damage == "no table" else damaged)
+        db.commit()
+        db.close()
+    for command, code in ((("diff", "run_1", "run_2"), 2), (("replay", "run_1"), 1)):
+        found = run(*command, "--store", str(store))
+        assert found.exit_code == code
+        assert str(store) in found.stderr
+        assert found.stdout == ""

@@ -7,8 +7,9 @@ from typing import Any
 
 import pytest
 
-from protolink import RunContext, Task
+from protolink import RunContext, SQLiteDurableStore, Task
 from protolink.cli.exits import FAILED, OK, UNCERTAIN, USAGE, WAITS
+from protolink.models.ids import iso_from_seconds
 from protolink.runtime import RunReport
 from protolink.storage import SQLiteRunStore
 
@@ -241,6 +242,25 @@ class TestSettling:
         assert again.exit_code == FAILED
         assert again.stderr.startswith("Durable run operation failed: ")
 
+    def test_action_that_did_nothing_is_recorded_as_such(self, desk: Any) -> None:
+        self.lost(desk)
+        words = ("reconcile", "run-1", action_of(desk, "run-1"), "--unchanged", "the service never got it")
+        assert desk.json(*words)["status"] == "ready"
+        assert desk.json("resume", "run-1")["status"] == "completed"
+        events = desk.json("events", "run-1")["events"]
+        assert [event["payload"]["metadata"]["message"] for event in events if event["type"] == "action.rejected"] == [
+            "the service never got it"
+        ]
+        assert desk.published == ["lost"]
+
+    @pytest.mark.parametrize("outcome", [(), ("--result", "1", "--unchanged", "nothing")])
+    def test_exactly_one_outcome_is_recorded(self, desk: Any, outcome: tuple[str, ...]) -> None:
+        self.lost(desk)
+        found = desk.run("reconcile", "run-1", action_of(desk, "run-1"), *outcome)
+        assert found.exit_code == USAGE
+        assert "exactly one of --result JSON" in found.stderr
+        assert desk.json("inspect", "run-1")["status"] == "uncertain"
+
     def test_result_that_is_no_json_changes_nothing(self, desk: Any) -> None:
         self.lost(desk)
         found = desk.run("reconcile", "run-1", action_of(desk, "run-1"), "--result", "done")
@@ -287,6 +307,29 @@ class TestWhy:
         assert command[0] == "protolink"
         assert desk.process(*command[1:]).returncode == OK
         assert desk.published == ["Hello"]
+
+    def test_tools_own_words_are_told(self, desk: Any) -> None:
+        TestSettling().lost(desk)
+        assert "ended without a receipt: the line went dead." in desk.json("why", "run-1")["why"]
+
+    def test_owner_at_work_is_named_with_the_end_of_its_lease(self, desk: Any) -> None:
+        desk.start("ask", "run-1")
+        store = SQLiteDurableStore("runs.sqlite", lease_seconds=300)
+        store.acquire("run-1", "helper", {})
+        until = store.owned_until("run-1")
+        assert until is not None
+        told = desk.json("why", "run-1")["why"]
+        assert f"has to wait until {iso_from_seconds(until)[:17].replace('T', ' ')}" in told
+        assert desk.run("resume", "run-1").exit_code == FAILED
+        store.close()
+
+    def test_changed_application_is_told_with_the_parts(self, desk: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+        desk.start("ask", "run-1")
+        monkeypatch.setenv("VERSION", "2")
+        told = desk.json("why", "run-1")["why"]
+        assert "Changed: version (the application declares another execution_version)." in told
+        monkeypatch.delenv("VERSION")
+        assert "Changed" not in desk.json("why", "run-1")["why"]
 
     def test_completed_run_points_to_its_events(self, desk: Any) -> None:
         desk.start("Hello", "run-1")

@@ -101,3 +101,33 @@ def test_program_on_the_path_is_written_by_its_name(tmp_path: Path, monkeypatch:
     script.touch(mode=0o755)
     monkeypatch.setenv("PATH", str(tmp_path))
     assert program(str(script)) == "protolink"
+
+
+def test_own_words_of_a_failed_tool_are_told() -> None:
+    actions = [{"run_id": "run-1", "action_id": "a", "name": "publish", "state": "uncertain"}]
+    told = {**event("action.uncertain", "a"), "payload": {"error": {"code": "OSError", "message": "the line died."}}}
+    found = explain(shown("uncertain", uncertain_actions=actions), [event("action.started", "a"), told], COMMANDS)
+    assert "ended without a receipt: the line died. Its effect" in found.paragraph
+    assert "--unchanged TEXT" in found.paragraph
+
+
+def test_owner_at_work_is_waited_for_until_its_lease_ends() -> None:
+    obstacles = {"owned_until": "2026-01-02T03:09:05.678+00:00", "changes": [], "problem": None}
+    question = request("input", question="Which?", options=[])
+    found = explain(shown("working", waiting=[question]), [event("action.started", "b")], COMMANDS, obstacles)
+    assert "is being worked on. It had started 'publish'" in found.paragraph
+    assert "until 2026-01-02 03:09:05 UTC" in found.paragraph
+    assert found.command == "protolink run resume run-1 --factory app:application"
+
+
+def test_application_that_cannot_be_compared_is_told() -> None:
+    obstacles = {"owned_until": None, "changes": [], "problem": "LookupError: no key."}
+    found = explain(shown("ready"), [], COMMANDS, obstacles)
+    assert "cannot be told here: LookupError: no key." in found.paragraph
+    assert found.command == "protolink run resume run-1 --factory app:application"
+
+
+def test_changed_parts_are_named_with_what_they_break() -> None:
+    changes = [{"part": "tool:publish", "old": "1", "new": "2", "breaking": True, "reason": "it may not fit"}]
+    found = explain(shown("ready"), [], COMMANDS, {"owned_until": None, "changes": changes, "problem": None})
+    assert "Changed: tool:publish (it may not fit). Restore that first." in found.paragraph

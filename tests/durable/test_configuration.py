@@ -87,10 +87,46 @@ async def test_a_changed_contract_is_refused_with_the_name_of_the_part(
         await other.resume(pause.run_id, **answer(pause))
     [named] = [found for found in caught.value.changes if found["part"] == part]
     assert named["old"] != named["new"]
-    assert named["breaking"]
+    # The stored call is a question; a note that is described in another way, or takes more, is nothing to it.
+    assert named["breaking"] is (part != "tool:note" or change["tools"][1:] == [])
     assert named["reason"]
     # Nothing was migrated or spoilt: the matching application still goes on.
     assert (await application(path).resume(pause.run_id, **answer(pause)))["answer"] == "CSV"
+
+
+@pytest.mark.parametrize("place", ["", "worker/"])
+async def test_a_changed_schema_breaks_what_its_tool_does_not_take_any_more(tmp_path: Any, place: str) -> None:
+    def asking(annotation: Any, name: str = "sort/by:it") -> Tool:
+        def sort(key: Any) -> str:
+            """Sort."""
+            return "sorted"
+
+        sort.__annotations__["key"] = annotation
+        return Tool.from_callable(sort, name=name, capabilities=["sort"])
+
+    def agent(*tools: Tool) -> Agent:
+        model = MockLLM(sequential_responses=turns)
+        parts: dict[str, Any] = {"llm": model, "tools": tools, "policy": CapabilityPolicy({"sort": "require_approval"})}
+        if not place:
+            return Agent(name="root", durability=str(tmp_path / "runs.sqlite"), **parts)
+        boss = MockLLM(sequential_responses=[delegation, "done"])
+        worker = Agent(name="worker", **parts)
+        return Agent(name="root", llm=boss, subagents=[worker], durability=str(tmp_path / "runs.sqlite"))
+
+    delegation = {"type": "agent_call", "agent": "worker", "action": "infer", "prompt": "go"}
+    turns = [{"type": "tool_call", "tool": "sort/by:it", "args": {"key": "name"}}, "done"]
+    with pytest.raises(RunInterrupted) as caught:
+        await agent(asking(str)).invoke("go")
+    for tools, expected in (
+        ([asking(int)], {"sort/by:it": True}),
+        ([asking(str | int)], {"sort/by:it": False}),
+        ([], {"sort/by:it": True}),
+        ([asking(str), asking(str, "other")], {"other": False}),
+    ):
+        with pytest.raises(CheckpointMismatchError) as refused:
+            await agent(*tools).resume(caught.value.run_id)
+        told = {change["part"]: change["breaking"] for change in refused.value.changes}
+        assert told == {f"{place}tool:{name}": breaks for name, breaks in expected.items()}
 
 
 @pytest.mark.claim("STR-021")
@@ -119,6 +155,24 @@ async def test_what_is_not_in_the_contract_is_not_noticed(tmp_path: Any, change:
     path = tmp_path / "runs.sqlite"
     pause = await paused(path)
     assert (await application(path, **dict(change)).resume(pause.run_id, **answer(pause)))["answer"] == "CSV"
+
+
+async def test_a_rotated_secret_is_no_other_model(tmp_path: Any) -> None:
+    def params(secret: str, temperature: int = 0) -> dict[str, Any]:
+        headers = {"Authorization": f"Bearer {secret}", "X-Team": "red"}
+        return {"temperature": temperature, "api_key": secret, "extra_headers": headers, "seeds": [object()]}
+
+    path = tmp_path / "runs.sqlite"
+    with pytest.raises(RunInterrupted) as caught:
+        first = application(path, llm=MockLLM("small", params("sk-old-0123456789abcdef")))
+        await first.call_tool("ask_user", **QUESTION)
+    pause = caught.value
+    rotated = params("sk-new-fedcba9876543210")
+    for other in (params("sk-new-fedcba9876543210", 1), {**rotated, "extra_headers": {"X-Team": "blue"}}):
+        with pytest.raises(CheckpointMismatchError, match="model"):
+            await application(path, llm=MockLLM("small", other)).resume(pause.run_id, **answer(pause))
+    agent = application(path, llm=MockLLM("small", rotated))
+    assert (await agent.resume(pause.run_id, **answer(pause)))["answer"] == "CSV"
 
 
 @pytest.mark.claim("STR-020")

@@ -40,13 +40,15 @@ from protolink import (
     RunBusyError,
     RunContext,
     RunInterrupted,
+    StoreUnavailableError,
     SubagentLimits,
     Task,
+    UncertainExecutionError,
 )
 from protolink.engine import facts as f
 from protolink.journal import SQLiteDurableStore
 from protolink.llms import MockLLM
-from protolink.testing import FaultyStore
+from protolink.testing import Crash, FaultyStore, Outage, SimulatedCrash
 from protolink.tools import Tool, ask_user_tool
 
 CALL = ("publish", {"text": "hello"})
@@ -441,6 +443,30 @@ async def test_a_deleted_runs_id_starts_from_nothing(scene: Any) -> None:
         {"published": "hello"}
     )
     assert scene.effects == ["hello", "hello"]
+
+
+async def test_a_receipt_in_hand_answers_no_other_run_of_its_id(direct: Any) -> None:
+    def agent(store: Any) -> Any:
+        return direct.agent([direct.publish()], CALL, durability=store, clock=store.clock, store_patience=0)
+
+    mine = FaultyStore([Outage(3)])
+    with pytest.raises(StoreUnavailableError):
+        await direct.begin(agent(mine))
+    # Another process takes the run over, ends it and deletes it; a new run of that id is cut off at the same place.
+    other = mine.beside()
+    with pytest.raises(UncertainExecutionError) as caught:
+        await agent(other).resume("run-1")
+    agent(other).reconcile("run-1", caught.value.action_id, result="looked up")
+    await agent(other).resume("run-1")
+    assert other.delete("run-1")
+    dying = mine.beside([Crash(3)])
+    with pytest.raises(SimulatedCrash):
+        await direct.begin(agent(dying))
+    dying.restart()
+    with pytest.raises(UncertainExecutionError) as again:
+        await agent(mine).resume("run-1")
+    assert again.value.action_id != caught.value.action_id
+    assert direct.effects == ["hello", "hello"]
 
 
 async def test_deleting_and_pruning_take_finished_trees_with_their_children(inferred: Any) -> None:

@@ -87,6 +87,74 @@ async def test_an_unknown_effect_is_shown_and_reconciled(scene: Any) -> None:
     assert scene.effects == ["hello"]
 
 
+async def test_what_is_to_be_settled_below_is_listed_with_its_root(inferred: Any) -> None:
+    def tree() -> Any:
+        child = broken(inferred, llm=inferred.model(CALL, "never"), durability=None)
+        child.card.name = "child"
+        work = ("agent_call", {"agent": "child", "action": "infer", "prompt": "go"})
+        return inferred.agent([], work, subagents=[child])
+
+    with pytest.raises(UncertainExecutionError) as caught:
+        await inferred.begin(tree())
+    manager = RunManager(tree())
+    [listed] = manager.list(status="uncertain")
+    assert listed["uncertain_actions"] == manager.inspect("run-1")["uncertain_actions"]
+    [action] = listed["uncertain_actions"]
+    assert (action["run_id"], action["action_id"]) == (caught.value.run_id, caught.value.action_id)
+
+
+async def test_an_action_that_runs_is_not_listed_as_unknown(inferred: Any) -> None:
+    seen: list[Any] = []
+
+    def publish(text: str) -> str:
+        """Publish a text."""
+        seen.extend(RunManager(agent).list())
+        return text
+
+    agent = inferred.agent([Tool.from_callable(publish)], CALL)
+    await inferred.begin(agent)
+    [listed] = seen
+    assert (listed["status"], listed["uncertain_actions"]) == ("working", [])
+
+
+async def test_obstacles_are_the_owner_and_what_has_changed(inferred: Any) -> None:
+    seen: list[Any] = []
+
+    def publish(text: str) -> str:
+        """Publish a text."""
+        seen.append(RunManager(other).obstacles("run-1"))
+        return text
+
+    tools = [Tool.from_callable(publish), ask_user_tool()]
+    agent = inferred.agent(tools, CALL, QUESTION)
+    other = inferred.agent(tools)
+    pause = await inferred.pause(agent)
+    [while_it_ran] = seen
+    assert while_it_ran["owned_until"] is not None
+    assert RunManager(other).obstacles("run-1") == {"owned_until": None, "changes": [], "problem": None}
+    changed = RunManager(inferred.agent(tools, execution_version="2")).obstacles("run-1")
+    assert [change["part"] for change in changed["changes"]] == ["version"]
+    await agent.resume("run-1", request_id=pause.interruption.request_id, answer="CSV")
+    ended = RunManager(inferred.agent(tools, execution_version="2")).obstacles("run-1")
+    assert ended == {"owned_until": None, "changes": [], "problem": None}
+
+
+async def test_models_that_cannot_be_made_here_leave_a_run_to_be_looked_at(inferred: Any) -> None:
+    async def later() -> Any:
+        raise AssertionError("nobody awaits it")
+
+    def missing() -> Any:
+        raise LookupError(f"no such key: {SECRET}")
+
+    await inferred.pause(fresh(inferred, QUESTION))
+    for factory, words in ((later, "async llm_factory"), (missing, "LookupError: no such key")):
+        manager = RunManager(fresh(inferred, llm=None, llm_factory=factory))
+        found = manager.obstacles("run-1")
+        assert words in found["problem"]
+        assert SECRET not in found["problem"]
+        assert manager.inspect("run-1")["status"] == "input-required"
+
+
 @pytest.mark.claim("MGR-013")
 async def test_a_stopped_run_is_canceled_for_good(scene: Any) -> None:
     pause = await scene.pause(fresh(scene, CALL, policy=ASK))

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from protolink import RunBusyError, RunInterrupted, UncertainExecutionError
+from protolink import RunBusyError, RunContext, RunInterrupted, UncertainExecutionError
 from protolink.errors import DurableExecutionError, StoreCorruptError, StoreUnavailableError
 from protolink.journal import SQLiteDurableStore
 from protolink.tools import Tool, ask_user_tool
@@ -115,6 +115,29 @@ async def test_a_receipt_is_kept_and_written_by_the_next_resume_in_the_process(
     assert await again.resume("run-1") == scene.result({"published": "hello"})
     assert scene.effects == ["hello"]
     assert states_of(tape.get("run-1")) == ["succeeded"]
+
+
+async def test_reader_whose_store_went_away_finds_what_it_missed_behind_its_cursor(
+    inferred: Any, tape: Any, clock: Any
+) -> None:
+    """What was not stored was not shown, and the handle's own last event takes no number away from it."""
+    outage = Outage(tape)
+    agent = inferred.agent([breaking(inferred, outage)], CALL, durability=outage, clock=clock)
+    handle = agent.start_run("go", context=RunContext(run_id="run-1"))
+    events = [event async for event in handle.events()]
+    result = await handle.result()
+    assert result.error is not None
+    assert (result.status, result.error["code"]) == ("failed", "StoreUnavailableError")
+    assert (events[-1].type, events[-1].final, events[-1].sequence) == ("task.status", True, None)
+    cursor = events[-2].sequence
+    outage.away = False
+    again = inferred.agent([breaking(inferred, outage)], durability=outage)
+    assert await again.resume("run-1") == "done"
+    missed = again.run_events("run-1", after=cursor)
+    assert missed[0].sequence == cursor + 1
+    assert [event.type for event in missed].count("action.completed") == 1
+    known = {event.event_id for event in events}
+    assert not known & {event.event_id for event in missed}
 
 
 async def test_without_the_process_the_action_is_uncertain(scene: Any, tape: Any, clock: Any) -> None:

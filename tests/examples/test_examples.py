@@ -11,7 +11,9 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
-EXAMPLES = sorted((ROOT / "examples").glob("*.py"))
+#: Ends only when it is stopped; it has tests of its own.
+SERVER = "fastapi_app.py"
+EXAMPLES = sorted(path for path in (ROOT / "examples").glob("*.py") if path.name != SERVER)
 
 # An example that wanted a network would fail at its first connection.
 _OFFLINE = """
@@ -132,3 +134,40 @@ def test_approval_example_decides_in_a_coroutine_of_its_own(tmp_path: Path) -> N
         "release-2: denied: A rumour",
         "release-2: the run is failed; published: ['Version 2 is out']",
     ]
+
+
+def test_compact_example_keeps_everything_but_what_is_private(tmp_path: Path) -> None:
+    assert run("compact_offline.py", tmp_path, offline=True).splitlines() == [
+        "ann asks:",
+        "  a model is made for ann",
+        "  approved: refund {'order': '7'}",
+        "  completed: Done: 40 EUR were paid back.",
+        "after a restart she asks:",
+        "  a model is made for ann",
+        "  completed: You asked before: 'Please refund order 7'",
+        "refunds: [('7', 40)]",
+        "kept: 2 reports, the approvals [('refund', 'approved')]",
+        "the token is in a file: False",
+    ]
+
+
+@pytest.mark.claim("GRP-020", "GRP-033", "GRP-034")
+def test_streaming_example_reads_on_after_a_break_and_from_another_process(tmp_path: Path) -> None:
+    lines = run("embedded_streaming.py", tmp_path, offline=True).splitlines()
+    assert [line for line in lines if line.startswith("answer")] == [
+        "answer delta: It is ",
+        "answer delta: It is 12 degrees i",
+        "answer delta: It is 12 degrees in Kiel.",
+        "answer completed: It is 12 degrees in Kiel.",
+    ]
+    numbers = [int(found[1]) for line in lines if (found := re.match(r"activity (\d+):", line))]
+    assert numbers == sorted(set(numbers))
+    broken = next(index for index, line in enumerate(lines) if "connection breaks" in line)
+    assert lines[broken - 1].endswith("measure started")
+    assert lines[broken + 1].endswith("measure completed")
+    stored = [line.removeprefix("stored ") for line in lines if line.startswith("stored")]
+    seen = [line.removeprefix("activity ") for line in lines if line.startswith("activity")]
+    assert stored == seen[-len(stored) :]
+    assert len(stored) > 1
+    assert lines[-2] == "event 2 is gone; the report knows completed as the state"
+    assert lines[-1] == "then 5 events, the last one task.status"

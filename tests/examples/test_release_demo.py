@@ -164,10 +164,12 @@ class TestByHand:
         assert "It had started 'release'" in stage.protolink("why", "release-1").stdout
         refused = stage.protolink("resume", "release-1")
         assert refused.returncode == 4
-        assert '"tag": null' in refused.stderr
+        assert "no tag v1.3.0: a part of it" in refused.stderr
+        assert "proposes" not in refused.stderr
         action = stage.inspect()["uncertain_actions"][0]["action_id"]
         stage.git("tag", "v1.3.0")
         result = json.dumps({"version": "1.3.0", "commit": stage.git("rev-parse", "HEAD")[0], "tag": "v1.3.0"})
+        assert f'proposes to record: {{"result": {result}}}' in stage.protolink("resume", "release-1").stderr
         assert stage.protolink("reconcile", "release-1", action, "--result", result).returncode == 0
         ended = stage.protolink("resume", "release-1")
         assert ended.returncode == 0

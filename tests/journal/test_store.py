@@ -122,6 +122,20 @@ def test_abandoned_ownership_ends_with_the_lease(store: Any, clock: Any) -> None
     assert store.acquire("run-1", "assistant", {})[0] != token
 
 
+def test_the_end_of_a_lease_is_told_while_its_owner_may_be_alive(store: Any, clock: Any) -> None:
+    assert store.owned_until("run-1") is None
+    token, _ = store.acquire("run-1", "assistant", {})
+    assert store.owned_until("run-1") == clock() + 60
+    clock.advance(59)
+    assert store.owned_until("run-1") == clock() + 1
+    clock.advance(1)
+    assert store.owned_until("run-1") is None
+    store.renew("run-1", token)
+    assert store.owned_until("run-1") == clock() + 60
+    store.release("run-1", token)
+    assert store.owned_until("run-1") is None
+
+
 @pytest.mark.claim("STR-002")
 def test_the_owner_sets_the_length_of_its_lease(new_store: Callable[[], Any], clock: Any) -> None:
     store = new_store()

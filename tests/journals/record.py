@@ -10,7 +10,7 @@ import json
 from pathlib import Path
 
 from tests.journals.summary import summary
-from tests.sim.scenes import LONG, SCENES
+from tests.sim.scenes import LONG, SCENES, TREE
 
 from protolink.engine.fold import fold
 from protolink.journal import SCHEMA_VERSION, codec
@@ -42,6 +42,8 @@ JOURNALS = (
     ("beyond_budget", "children beyond the budget", None, 99),
     ("streamed", "streamed", None, 99),
     ("everything", LONG, None, 99),
+    ("unchanged", "rejected by its executor", Crash(3, after=True), 99),
+    ("tree", TREE, None, 99),
 )
 
 

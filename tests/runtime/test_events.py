@@ -422,7 +422,7 @@ def test_the_run_is_recovered_from_an_embedded_task(typed: bool) -> None:
     assert event.run_id == ("run_7" if typed else task.id)
     assert event.agent_name == ("last" if typed else None)
     given_context = RunEvent.from_task_event(raw, context=RunContext(run_id="run_8"), sequence=5)
-    assert (given_context.run_id, given_context.sequence) == ("run_8", 5)
+    assert (given_context.run_id, given_context.sequence, given_context.agent_name) == ("run_8", 5, None)
 
 
 def test_the_run_that_an_event_names_is_not_overridden_by_the_recorders() -> None:

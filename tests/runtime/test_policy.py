@@ -441,3 +441,14 @@ def test_equally_strict_decisions_unite_their_capabilities() -> None:
     )
     with pytest.raises(ValueError, match="at least one"):
         strictest([])
+
+
+@pytest.mark.parametrize("name", ["records.*.delete", "records*", "*.delete", "rec*.write", "records.**", "**"])
+def test_rule_that_could_match_nothing_is_refused(name: str) -> None:
+    """Else a denial that somebody wrote would deny nothing."""
+    with pytest.raises(ValueError, match="stands alone or ends a name"):
+        CapabilityPolicy({name: "deny"})
+    with pytest.raises(ValueError, match="stands alone"):
+        CapabilityPolicy.from_dict({"type": "capability", "rules": {name: "deny"}})
+    for known in ("*", "records.*", "records.archive.*", "records"):
+        assert effect(CapabilityPolicy({known: "deny"}), known.replace("*", "x")) is DENY

@@ -19,6 +19,7 @@ from protolink import (
     ALL_RUN_REPORT_SECTIONS,
     LLM,
     Agent,
+    RedactionPolicy,
     RunContext,
     RunEvent,
     RunRecorder,
@@ -647,3 +648,59 @@ def test_differences_tell_equal_from_unequal(left: Any, right: Any) -> None:
 def test_vocabulary_is_public() -> None:
     assert get_args(RunReportDifferenceKind) == ("added", "removed", "changed")
     assert get_args(RunReportSection) == ALL_RUN_REPORT_SECTIONS
+
+
+PLACES = {
+    "key": lambda secret: {"apiKey": secret},
+    "below a key": lambda secret: {"credentials": {"of": ["somebody", secret]}},
+    "flag": lambda secret: ["deploy", "--token", secret, "--verbose"],
+    "flag and value in one": lambda secret: [f"--token={secret}"],
+    "header pair": lambda secret: [["Accept", "text/plain"], ["Authorization", secret]],
+    "below a header pair": lambda secret: [["Accept", "text/plain"], ["Authorization", [secret]]],
+    "name beside": lambda secret: {"name": "Cookie", "value": secret},
+    "name beside, below": lambda secret: [{"value": {"text": secret}, "key": "password"}],
+    "address": lambda secret: f"https://app:{secret}@example.org/?token={secret}",
+    "environment": lambda secret: ["PATH=/bin", f"API_KEY={secret}"],
+    "text of JSON": lambda secret: json.dumps({"password": secret}),
+}
+
+
+@pytest.mark.parametrize("place", PLACES)
+@pytest.mark.parametrize("one_sided", [False, True])
+def test_no_secret_is_shown_in_a_difference(place: str, one_sided: bool) -> None:
+    """What stands beside a value may tell that it is a secret, also where it is the only thing that differs."""
+    left = noted(PLACES[place]("s3cret-of-mine"))
+    right = noted({}) if one_sided else noted(PLACES[place]("s3cret-of-theirs"))
+    found = diff_run_reports(left, right)
+    shown = found.format() + json.dumps(found.to_dict(redaction_policy=RedactionPolicy()))
+    assert not found.matches
+    assert "[REDACTED]" in shown
+    assert "s3cret" not in shown
+    assert "s3cret" in found.format(redaction_policy=None)
+
+
+def test_neighbours_hide_nothing_that_is_no_secret() -> None:
+    left, right = (
+        {"argv": ["--page", page], "name": "page", "value": page, "pairs": [["Page", page]]} for page in "12"
+    )
+    shown = diff_run_reports(noted(left), noted(right)).format()
+    assert shown.count('"1"') == shown.count('"2"') == 3
+
+
+def test_names_that_are_masked_alike_hide_what_they_name() -> None:
+    policy = RedactionPolicy(sensitive_values=frozenset({"name", "value"}))
+    found = diff_run_reports(noted({"name": "x", "value": "first"}), noted({"name": "x", "value": "other"}))
+    assert "first" not in found.format(redaction_policy=policy)
+
+
+@pytest.mark.parametrize("shape", ["deep", "cycle"])
+def test_report_that_is_nested_too_deep_is_refused(shape: str) -> None:
+    value: dict[str, Any] = {}
+    inner = value
+    for _ in range(5000 if shape == "deep" else 0):
+        inner = inner.setdefault("in", {})
+    if shape == "cycle":
+        value["in"] = value
+    for work in (lambda: diff_run_reports(noted(value), noted(1)), lambda: normalize_run_report(noted(value))):
+        with pytest.raises(TypeError, match="nested too deep"):
+            work()

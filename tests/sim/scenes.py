@@ -286,3 +286,17 @@ def helper(world: World) -> list[Agent]:
 LONG = "two pauses, a child, a correction, a reconcile"
 scene(LONG, [call("write", "a"), call("pick", "bad"), ask(), delegate("kid", "help"), "done"],
       "write pick ask_user", children=helper, effects=("write a", "post lost"))  # fmt: skip
+
+
+def house(world: World) -> list[Agent]:
+    grand = world.agent(None, "grand", [call("write", "g"), "grand done"], "write")
+    lines = [call("pick", "bad"), call("verify", "x"), delegate("grand", "deep"), "kid done"]
+    limits = SubagentLimits(max_depth=3)
+    how = {"yield_after_steps": 2, "subagents": [grand], "subagent_limits": limits}
+    return [world.agent(None, "kid", lines, "pick verify", **how)]
+
+
+#: Three agents, two approvals, a correction, a rejection by an executor, a slice: every pair of crashes, too.
+TREE = "three agents with approvals, corrections, slices and a rejection"
+scene(TREE, [turn(call("write", "r"), handed("kid", "help")), "done"], "write", children=house, agent=NATIVE,
+      effects=("write r", "write g"))  # fmt: skip

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 from typing import Any
 
-from protolink import Agent, RunAction, RunContext, ToolExecution, ToolRejectedError
+from protolink import Agent, ProbeFinding, RunAction, RunContext, ToolExecution, ToolRejectedError
 from protolink.runtime import CapabilityPolicy
 from protolink.testing import EffectLog, FaultyStore, ScriptedModel, UncertainAction
 from protolink.tools import PreparedTool, Tool, ask_user_tool
@@ -71,6 +71,7 @@ class World:
             self._effect("pick", check=_no_bad),
             self._effect("push", before=_no_bad),
             Tool.from_callable(self._read, name="read", read_only=True),
+            Tool.from_callable(self._verify, name="verify", read_only=True),
             Tool.from_callable(self._stamp, name="stamp"),
             ask_user_tool(),
         ]
@@ -79,6 +80,11 @@ class World:
         """Look something up."""
         await self.gate()
         return f"value of {key}"
+
+    async def _verify(self, item: str) -> str:
+        """Look for what is not there."""
+        await self.gate()
+        raise ToolRejectedError(f"there is nothing to verify about {item}")
 
     def _stamp(self, item: str) -> dict[str, Any]:
         """Do something in a plain function, which runs where the agent runs."""
@@ -120,7 +126,7 @@ class World:
     def reconcile(self, action: UncertainAction) -> Any:
         """Look whether it was done; do it by hand if not. What the outside system refuses stays undone."""
         if action.arguments["item"] == "bad":
-            return {"refused": "bad"}
+            return ProbeFinding.absent("there is no such item")
         effect = f"{action.name} {action.arguments['item']}"
         if self.effects.has(effect):
             return self.effects.result_of(effect)
