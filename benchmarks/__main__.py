@@ -9,7 +9,20 @@ import tempfile
 from collections.abc import Callable
 from pathlib import Path
 
-from . import concurrent, durable_turn, imports, live_turn, redaction, reopen, report, run_store
+from . import (
+    approvals,
+    concurrent,
+    durable_list,
+    durable_turn,
+    events,
+    group,
+    imports,
+    live_turn,
+    redaction,
+    reopen,
+    report,
+    run_store,
+)
 from .row import Row
 
 FIGURES: dict[str, Callable[[Path], list[Row]]] = {
@@ -21,6 +34,10 @@ FIGURES: dict[str, Callable[[Path], list[Row]]] = {
     "redaction": redaction.rows,
     "report": report.rows,
     "run store": run_store.rows,
+    "events": events.rows,
+    "group": group.rows,
+    "approvals": approvals.rows,
+    "durable list": durable_list.rows,
 }
 HEADINGS = ["what", "measured", "floor", "ratio", "target", "stretch", "met"]
 

@@ -9,7 +9,7 @@ import signal
 from collections.abc import Mapping
 from typing import Any
 
-from protolink import Artifact, Part, RunAction, RunContext, ToolExecution, ToolRejectedError
+from protolink import Artifact, Part, ProbeFinding, RunAction, RunContext, ToolExecution, ToolRejectedError
 from protolink.tools.prepared import PreparedTool
 
 from .workspace import CHANGELOG, VERSION_FILE, Workspace
@@ -67,11 +67,17 @@ def execute(workspace: Workspace, execution: ToolExecution) -> dict[str, str]:
     return {"version": planned["arguments"]["version"], "commit": workspace.head, "tag": planned["tag"]}
 
 
-def probe(workspace: Workspace, action: RunAction) -> dict[str, str | None]:
+def probe(workspace: Workspace, action: RunAction) -> ProbeFinding:
     """What the repository shows of a release that left no receipt. It only looks, and proves nothing about the rest."""
-    subject = workspace.git("log", "-1", "--format=%s")
-    made = subject == f"Release {action.payload['arguments']['version']}"
-    return {"commit": workspace.head if made else None, "tag": workspace.tag(action.payload["tag"])}
+    version, tag = action.payload["arguments"]["version"], action.payload["tag"]
+    made = workspace.git("log", "-1", "--format=%s") == f"Release {version}"
+    tagged = workspace.tag(tag) is not None
+    if made and tagged:
+        return ProbeFinding.done({"version": version, "commit": workspace.head, "tag": tag})
+    if made or tagged:
+        seen = f"commit {workspace.head[:7]}, no tag {tag}" if made else f"the tag {tag}, and no commit"
+        return ProbeFinding.unknown(f"{seen}: a part of it")
+    return ProbeFinding.absent(f"neither a commit nor the tag {tag}")
 
 
 def _check(workspace: Workspace, version: str) -> None:

@@ -84,10 +84,7 @@ class Step:
             asyncio.run(self.agent.resume(RUN))
         except UncertainExecutionError as error:
             screen.said(self.screen, "runtime", "Refused: 'release' was started and left no receipt.", "bold red")
-            found = error.proposal or {}
-            screen.said(
-                self.screen, "runtime", f"Its probe looked and found: commit {found['commit']}, tag {found['tag']}."
-            )
+            screen.said(self.screen, "runtime", f"Its probe looked and found {error.finding}.")
         screen.said(self.screen, "person", "Why does it not go on?")
         self._cli("why", RUN)
 

@@ -1,0 +1,41 @@
+"""An agent behind a web page: runs, live streams, approvals and restarts, served by FastAPI.
+
+Run it at the root of the repository: .venv/bin/python examples/fastapi_app.py
+Then open the address that it prints. It needs no key and no network; `--help` lists what can be set.
+"""
+
+from __future__ import annotations
+
+import argparse
+import socket
+from pathlib import Path
+
+import uvicorn
+from fastapi_app.agent import PACE
+from fastapi_app.desk import DRAIN_SECONDS
+from fastapi_app.web import create_app
+
+DATA = Path("fastapi_app_data")
+
+
+def arguments() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description="Serve the refund desk on this machine.")
+    parser.add_argument("--port", type=int, default=8000, help="0 takes a free one (default: 8000)")
+    parser.add_argument("--data", type=Path, default=DATA, help=f"folder of its databases (default: {DATA})")
+    parser.add_argument("--pace", type=float, default=PACE, help=f"the scripted model's seconds a word ({PACE})")
+    return parser.parse_args()
+
+
+def main() -> None:
+    """Serve until SIGINT or SIGTERM; runs that wait for a person are found again at the next start."""
+    given = arguments()
+    given.data.mkdir(mode=0o700, parents=True, exist_ok=True)
+    app = create_app(given.data, pace=given.pace)
+    with socket.create_server(("127.0.0.1", given.port)) as listening:
+        print(f"http://127.0.0.1:{listening.getsockname()[1]}", flush=True)
+        config = uvicorn.Config(app, log_level="warning", timeout_graceful_shutdown=int(DRAIN_SECONDS) + 5)
+        uvicorn.Server(config).run(sockets=[listening])
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,1 @@
+"""The refund desk: what ``examples/fastapi_app.py`` serves."""
