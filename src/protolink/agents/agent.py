@@ -5,7 +5,6 @@ It has a roster, an execution and a store; it executes nothing itself. Construct
 
 from __future__ import annotations
 
-import asyncio
 import os
 from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Mapping, Sequence
 from concurrent import futures
@@ -17,20 +16,15 @@ from .._lazy import Later
 from ..drive.clock import SystemClock
 from ..drive.defaults import MAX_RESULT_BYTES, STORE_PATIENCE
 from ..drive.loop_thread import settled
-from ..errors import (
-    DurableExecutionError,
-    RunInterrupted,
-    TaskExecutionError,
-)
 from ..llms import LLM, create_llm
 from ..models import AgentCard, AgentSkill, Task
 from ..models.unset import UNSET
-from ..runtime import ActionAuthorizer, BudgetPolicy, RunContext, RunInterruption, TaskCancellationRequest
+from ..runtime import ActionAuthorizer, BudgetPolicy, RunContext, TaskCancellationRequest
 from ..state import State
 from ..storage import Storage
 from ..telemetry import Telemetry
 from ..tools import Tool
-from .active import ActiveTasks, ends_canceled, is_stored
+from .active import ActiveTasks
 from .checks import (
     checked_callable,
     checked_card,
@@ -50,40 +44,30 @@ from .checks import (
 from .limits import SubagentLimits
 from .network import Network
 from .roster import Roster, WorkerTool
-from .support import check_supported
 from .sync import SyncAgent
 
 if TYPE_CHECKING:
     from ..client import AgentPeer
-    from ..drive import ending
     from ..drive.ports import Clock
-    from ..engine import receipts
-    from ..engine import state as engine_state
     from ..engine.project import Event
-    from ..engine.state import Run
     from ..journal.contract import DurableStore
     from ..runtime import ActionAuthorization, CancellationToken, EventSink, RunAction, RunBudget, RunEvent
     from ..state import HistoryCompactionRequest, HistoryCompactionResult, StateOperationRequest, StateOperationResult
     from ..transport import Transport
-    from . import config, direct, execution, handle, memory, probe, responses, resumed, stream
+    from . import attempt, config, direct, execution, handle, memory, responses, resumed, stream
     from .direct import DirectCalls
-    from .drive import Drive
     from .execution import Execution
     from .handle import RunHandle
     from .memory import Memory
-    from .responses import Response
     from .stored import StoredRuns
 else:
     # What does the work is loaded with the first run: many programs make agents that they never ask anything.
-    ending = Later("..drive.ending", __package__)
-    receipts = Later("..engine.receipts", __package__)
-    engine_state = Later("..engine.state", __package__)
+    attempt = Later(".attempt", __package__)
     config = Later(".config", __package__)
     direct = Later(".direct", __package__)
     execution = Later(".execution", __package__)
     handle = Later(".handle", __package__)
     memory = Later(".memory", __package__)
-    probe = Later(".probe", __package__)
     responses = Later(".responses", __package__)
     resumed = Later(".resumed", __package__)
     stream = Later(".stream", __package__)
@@ -324,10 +308,7 @@ class Agent:
         else:
             raise ValueError("part_type must be 'infer', or 'tool_call' with a tool_name")
         with self._active.register(task) as active:
-            done = await self.run_task(task)
-            if done.state.value == "input-required" and active.driver is not None:
-                raise ending.interrupted(active.driver.run, done, active.driver.errors)
-        return self._output(done)
+            return attempt.output(await self.run_task(task), active)
 
     async def call_tool(self, tool_name: str, /, **kwargs: Any) -> Any:
         """Run one tool, governed like any action, and return its own result.
@@ -352,12 +333,12 @@ class Agent:
         after the task was marked failed. TaskAlreadyRunningError when this id is running.
         """
         with self._active.register(task) as active:
-            return await self._handled(task, active.token)
+            return await attempt.handled(self, task, active.token)
 
     async def execute_task(self, task: Task) -> Task:
         """The default way to handle a task; registers it."""
         with self._active.register(task) as active:
-            return await self._execute(task, active.token)
+            return await attempt.executed(self, task, active.token)
 
     async def handle_task(self, task: Task) -> Task:
         """What ``run_task`` calls. Override to handle tasks in another way; such agents cannot be durable."""
@@ -491,12 +472,8 @@ class Agent:
         what was displayed; ``arguments`` edit an approved action, which is then judged anew. ``rerun`` allows an
         idempotent uncertain action to run again.
         """
-        task, run, errors = await self._resume(
-            run_id, responses.Response(request_id, approved, answer, fingerprint, arguments, reason), rerun
-        )
-        if task.state.value == "input-required":
-            raise ending.interrupted(run, task, errors)
-        return self._output(task)
+        response = responses.Response(request_id, approved, answer, fingerprint, arguments, reason)
+        return await attempt.resumed_output(self, run_id, response, rerun)
 
     async def resume_task(
         self,
@@ -512,8 +489,7 @@ class Agent:
     ) -> Task:
         """``resume`` that returns the whole task, also when it pauses again."""
         response = responses.Response(request_id, approved, answer, fingerprint, arguments, reason)
-        task, *_ = await self._resume(run_id, response, rerun)
-        return task
+        return await attempt.resumed(self, run_id, response, rerun)
 
     async def resume_run(
         self,
@@ -620,64 +596,6 @@ class Agent:
 
     # ------------------------------------------------------------------------------------------------ inside
 
-    async def _handled(self, task: Task, token: CancellationToken) -> Task:
-        if not self.handles_itself:
-            return await self._execute(task, token)
-        check_supported(self, {})
-        return await self._direct.custom(task, token)
-
-    async def _execute(self, task: Task, token: CancellationToken) -> Task:
-        context = RunContext.ensure_task_context(task, agent_name=self.name)
-        try:
-            begun = await self.execution.begin(task, context, token=token)
-        except asyncio.CancelledError:
-            if not is_stored(task) and ends_canceled(task, token):
-                return task
-            raise
-        if isinstance(begun, engine_state.Run):
-            return await self.stored_task(begun, task)
-        return await self._finish(begun)
-
-    async def _finish(self, drive: Drive) -> Task:
-        active = self._active.get(drive.task.id)
-        if active is not None:
-            active.driver = drive.driver
-        await drive.finish()
-        if drive.run.uncertain:
-            raise await probe.uncertain(self, drive.run, drive.driver.errors)
-        error = drive.failure()
-        if error is not None:
-            raise error
-        return drive.task
-
-    async def stored_task(self, run: Run, task: Task | None = None) -> Task:
-        """A stored run that is not driven now, as a task; the caller's own object when there is one."""
-        if run.uncertain:
-            raise await probe.uncertain(self, run, {})
-        if run.phase == "active":
-            raise DurableExecutionError(f"Run '{run.id}' was cut off while it ran; go on with resume('{run.id}')")
-        found = receipts.export(run)
-        if task is None:
-            return found
-        task.state, task.artifacts, task.metadata = found.state, found.artifacts, found.metadata
-        return task
-
-    async def _resume(
-        self, run_id: str, response: Response, rerun: str | None
-    ) -> tuple[Task, Run, dict[str, BaseException]]:
-        begun = await self.execution.resume(run_id, response, rerun=rerun)
-        if isinstance(begun, engine_state.Run):
-            return await self.stored_task(begun), begun, {}
-        with self._active.register(begun.task):
-            return await self._finish(begun), begun.run, begun.driver.errors
-
-    def _output(self, task: Task) -> Any:
-        if task.state.value == "input-required":
-            raise _paused(task)
-        if task.state.value != "completed":
-            raise TaskExecutionError(task)
-        return task.get_output()
-
     def _describe(self) -> None:
         """Keep the card's skills in step with the tools."""
         if self.skills == "auto":
@@ -685,8 +603,3 @@ class Agent:
                 AgentSkill(id=tool.name, description=tool.description, input_schema=tool.input_schema or {})
                 for tool in self.roster.tools.values()
             ]
-
-
-def _paused(task: Task) -> RunInterrupted:
-    waiting = [RunInterruption.from_dict(item) for item in task.metadata["interruptions"]]
-    return RunInterrupted(task, RunContext.from_task(task).run_id, waiting)

@@ -10,6 +10,7 @@ from ..engine.project import Event
 from ..engine.state import Run
 from ..models import Task, TaskStatusUpdateEvent
 from ..runtime import RunEvent
+from .attempt import stored
 from .drive import Drive, give_up
 from .responses import Response
 from .target import LocalTarget
@@ -50,7 +51,7 @@ class ResumedRun(LocalTarget):
     @classmethod
     async def _at_rest(cls, agent: Agent, run: Run, earlier: list[RunEvent], queue: asyncio.Queue[Any]) -> ResumedRun:
         """A run that has ended, or still waits for somebody else's answer: its handle tells just that."""
-        found = cls(agent, await agent.stored_task(run), earlier, queue)
+        found = cls(agent, await stored(agent, run), earlier, queue)
         found.first = run.seq
         state = found.task.state.value
         queue.put_nowait(TaskStatusUpdateEvent(found.task.id, None, state, True, {"task": found.task.to_dict()}))

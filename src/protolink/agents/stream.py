@@ -13,6 +13,7 @@ from ..models import Task, TaskErrorEvent, TaskStatusUpdateEvent
 from ..models.redaction.foreign import foreign_text
 from ..runtime import RunContext
 from .active import Active, ActiveTasks, ends_canceled, is_stored
+from .attempt import handled, stored
 from .execution import Execution
 
 if TYPE_CHECKING:
@@ -69,7 +70,7 @@ async def _default(agent: Agent, execution: Execution, task: Task, active: Activ
             return
         raise
     if isinstance(begun, Run):
-        await agent.stored_task(begun, task)
+        await stored(agent, begun, task)
         queue.put_nowait(_final(task))
         return
     active.driver = begun.driver
@@ -80,7 +81,7 @@ async def _custom(agent: Agent, task: Task, queue: asyncio.Queue[Any]) -> None:
     before = task.state.value
     queue.put_nowait(TaskStatusUpdateEvent(task.id, before, "working"))
     try:
-        found = await agent._handled(task, agent._active.get(task.id).token)  # type: ignore[union-attr]
+        found = await handled(agent, task, agent._active.get(task.id).token)  # type: ignore[union-attr]
     except Exception as error:  # the application's handler; the stream tells it and ends
         text = foreign_text(str(error)) or type(error).__name__
         if not task.is_terminal:
