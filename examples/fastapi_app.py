@@ -12,10 +12,12 @@ from pathlib import Path
 
 import uvicorn
 from fastapi_app.agent import PACE
-from fastapi_app.desk import DRAIN_SECONDS
 from fastapi_app.web import create_app
 
 DATA = Path("fastapi_app_data")
+
+#: Seconds that requests have to end when the server stops. Then the runs have their own time, of the desk.
+REQUESTS_END = 5
 
 
 def arguments() -> argparse.Namespace:
@@ -27,13 +29,13 @@ def arguments() -> argparse.Namespace:
 
 
 def main() -> None:
-    """Serve until SIGINT or SIGTERM; runs that wait for a person are found again at the next start."""
+    """Serve until SIGINT or SIGTERM; the next start goes on with the runs that have not ended."""
     given = arguments()
     given.data.mkdir(mode=0o700, parents=True, exist_ok=True)
     app = create_app(given.data, pace=given.pace)
     with socket.create_server(("127.0.0.1", given.port)) as listening:
         print(f"http://127.0.0.1:{listening.getsockname()[1]}", flush=True)
-        config = uvicorn.Config(app, log_level="warning", timeout_graceful_shutdown=int(DRAIN_SECONDS) + 5)
+        config = uvicorn.Config(app, log_level="warning", timeout_graceful_shutdown=REQUESTS_END)
         uvicorn.Server(config).run(sockets=[listening])
 
 

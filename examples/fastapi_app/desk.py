@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import aclosing
 from functools import partial
 from typing import Any
@@ -108,6 +108,7 @@ class Desk:
             await self._resume(run_id)
         except (AdmissionError, DurableExecutionError) as error:
             _log.warning("Run %s does not go on: %s", run_id, error)
+            self._tell(run_id)
 
     async def _resume(self, run_id: str, **response: Any) -> None:
         """Begin the next attempt; return when it is at work and the response is stored."""
@@ -156,7 +157,13 @@ class Desk:
         return await asyncio.to_thread(self._snapshot, record)
 
     def _snapshot(self, record: Record) -> dict[str, Any]:
-        shown = {"run_id": record.run_id, "prompt": record.prompt, "answer": None, "error": None, "requests": []}
+        shown: dict[str, Any] = {
+            "run_id": record.run_id,
+            "prompt": record.prompt,
+            "answer": None,
+            "error": None,
+            "requests": [],
+        }
         stored = self._checkpoint(record.run_id)
         if stored is None:
             return {**shown, "status": self._beginning(record)}
@@ -176,7 +183,7 @@ class Desk:
         found = self._agent.durability.get(run_id)
         return None if found is None or "task" not in found.data else found
 
-    async def follow(self, record: Record, after: int) -> AsyncIterator[Message]:
+    async def follow(self, record: Record, after: int) -> AsyncGenerator[Message, None]:
         """What happens in a run behind event ``after``, across its pauses, until it has ended."""
         last: dict[str, Any] = {}
         while True:

@@ -74,7 +74,7 @@ async def _answer(handle: RunHandle) -> AsyncIterator[Message]:
             continue  # this reader was too slow; it begins again with what is there
 
 
-async def until(stop: Event, messages: AsyncIterator[Message]) -> AsyncGenerator[Message, None]:
+async def until(stop: Event, messages: AsyncGenerator[Message, None]) -> AsyncGenerator[Message, None]:
     """The messages, until the server stops."""
     stopping = asyncio.ensure_future(stop.wait())
     coming = asyncio.ensure_future(anext(messages, None))
@@ -88,6 +88,7 @@ async def until(stop: Event, messages: AsyncIterator[Message]) -> AsyncGenerator
         for waiting in (coming, stopping):
             waiting.cancel()
         await asyncio.gather(coming, stopping, return_exceptions=True)
+        await messages.aclose()
 
 
 async def _merged(*sources: AsyncIterator[Message]) -> AsyncGenerator[Message, None]:
@@ -98,15 +99,17 @@ async def _merged(*sources: AsyncIterator[Message]) -> AsyncGenerator[Message, N
         try:
             async for message in source:
                 await queue.put(message)
-        finally:
-            await queue.put(_END)
+        except Exception as error:
+            await queue.put(error)
+        await queue.put(_END)
 
     readers = [asyncio.create_task(read(source)) for source in sources]
     try:
         for _ in readers:
             while (message := await queue.get()) is not _END:
+                if isinstance(message, Exception):
+                    raise message
                 yield message
-        await asyncio.gather(*readers)
     finally:
         for reader in readers:
             reader.cancel()

@@ -8,6 +8,7 @@ import sqlite3
 import threading
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 _SCHEMA = """
 CREATE TABLE IF NOT EXISTS users (token_hash TEXT PRIMARY KEY, user TEXT NOT NULL);
@@ -91,7 +92,7 @@ class Records:
         rows = self._do(f"SELECT {_COLUMNS} FROM runs WHERE {where}", *values)
         return [Record(*row[:4], bool(row[4])) for row in rows]
 
-    def _do(self, statement: str, *values: str) -> list[tuple[object, ...]]:
+    def _do(self, statement: str, *values: str) -> list[tuple[Any, ...]]:
         with self._lock:
             return self._file.execute(statement, values).fetchall()
 

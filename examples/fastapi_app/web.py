@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import aclosing, asynccontextmanager
 from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
@@ -180,11 +180,13 @@ async def follow_run(
     """The run as server-sent events, on from ``Last-Event-ID``, which browsers send by themselves."""
 
     stop = Event()
+    told = desk.follow(run, after if last_event_id is None else last_event_id)
 
     async def events() -> AsyncIterator[JSONServerSentEvent]:
-        async for message in until(stop, desk.follow(run, after if last_event_id is None else last_event_id)):
-            number = None if message.number is None else str(message.number)
-            yield JSONServerSentEvent(message.data, event=message.kind, id=number, retry=RETRY)
+        async with aclosing(until(stop, told)) as messages:
+            async for message in messages:
+                number = None if message.number is None else str(message.number)
+                yield JSONServerSentEvent(message.data, event=message.kind, id=number, retry=RETRY)
 
     return EventSourceResponse(events(), shutdown_event=stop, shutdown_grace_period=1)
 

@@ -84,6 +84,7 @@ class Server:
         assert self._process.stdout is not None
         self.url = self._process.stdout.readline().strip()
         assert self.url, self.said
+        httpx2.get(self.url, timeout=PATIENCE, verify=False).raise_for_status()  # it answers when all is started
 
     def stop(self, number: int = signal.SIGTERM) -> int:
         """Send a signal and wait for the end; the exit code."""
@@ -132,7 +133,8 @@ class Visitor:
     """Somebody with a browser, signed in."""
 
     def __init__(self, server: Server, *, cookies: Any = None) -> None:
-        self.http = httpx2.Client(base_url=server.url, timeout=PATIENCE, cookies=cookies)
+        # Nothing is encrypted here, and loading certificates takes longer than many a test.
+        self.http = httpx2.Client(base_url=server.url, timeout=PATIENCE, cookies=cookies, verify=False)
         server.clients.append(self.http)
         self.runs: list[str] = []
         if cookies is None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import re
 import signal
 import sqlite3
@@ -35,6 +36,7 @@ from examples.fastapi_app.records import Records
 from tests.examples.refund_desk import (
     NEVER,
     PARKING,
+    PATIENCE,
     QUICK,
     ROOT,
     Server,
@@ -160,6 +162,35 @@ class TestReconnect:
         told = [message async for message in live(handle, 3, Looks(stored, snapshot))]
         assert [message for message in told if message.kind == "activity"] == await stored(3)
         assert [message.data for message in told if message.kind == "snapshot"] == [{"status": "completed"}]
+
+
+async def turns() -> None:
+    """Let others run until nothing can be left to do."""
+    for _ in range(500):
+        await asyncio.sleep(0)
+
+
+class Talker(Clerk):
+    """A model of many words."""
+
+    def _action(self, history: Any) -> dict[str, Any]:
+        return {"type": "final", "content": "word " * 500}
+
+
+async def test_reader_that_leaves_while_much_waits_for_it_is_gone() -> None:
+    handle = Agent(name="talker", llm=Talker({}, QUICK), verbosity=0).start_run("Talk")
+    await handle.result()
+
+    async def nothing(*_: Any) -> Any:
+        raise AssertionError("nothing is missing")
+
+    before = asyncio.all_tasks()
+    told = live(handle, 0, Looks(nothing, nothing))
+    await anext(told)
+    await turns()  # its queue runs full
+    await asyncio.wait_for(told.aclose(), PATIENCE)
+    await turns()
+    assert asyncio.all_tasks() == before
 
 
 class TestCancel:

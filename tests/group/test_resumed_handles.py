@@ -17,10 +17,12 @@ from protolink import (
     GroupLimits,
     RunBusyError,
     RunHandle,
+    StoreUnavailableError,
     StreamGapError,
     UncertainExecutionError,
 )
 from protolink.journal import InMemoryDurableStore
+from protolink.testing import FaultyStore, Outage
 from protolink.tools import ask_user_tool
 
 
@@ -345,3 +347,42 @@ async def test_addresses_and_strangers_are_refused() -> None:
             await group.resume("desk", "run", colour="red")
     with pytest.raises(RuntimeError, match="closed"):
         await group.resume("desk", "run")
+
+
+# ---------------------------------------------------------------------------------------------------- what is stored
+
+
+async def test_the_response_is_stored_when_the_handle_is_there() -> None:
+    store = InMemoryDurableStore()
+    run_id, pause, _ = await waiting(store)
+    handle = await desk(store, "all done").resume_run(run_id, **approval(pause))
+    assert list(store.get(run_id).data["responses"]) == [pause["request_id"]]
+    assert (await handle.result()).status == "completed"
+
+
+async def test_a_store_that_is_away_refuses_and_the_run_still_waits() -> None:
+    first = FaultyStore()
+    run_id, pause, _ = await waiting(first)
+    # Commit 1 takes the run over; 2 would store the response.
+    away = first.restart([Outage(2, times=1000)])
+    with pytest.raises(StoreUnavailableError):
+        await desk(away, "never", store_patience=0, clock=away.clock).resume_run(run_id, **approval(pause))
+    back = away.restart()
+    assert back.get(run_id).status == "input-required"
+    handle = await desk(back, "all done", clock=back.clock).resume_run(run_id, **approval(pause))
+    assert (await handle.result()).output == "all done"
+
+
+async def test_a_run_under_way_in_the_group_is_busy() -> None:
+    store = InMemoryDurableStore()
+    gate = Gate()
+    asked = desk(store, call("publish", text="hello"), tools=[gate.wait]).start_run("go")
+    result = await asked.result()
+    assert result.task is not None
+    pause = result.task.metadata["interruption"]
+    async with AgentGroup([desk(store, call("wait"), "done", tools=[gate.wait])]) as group:
+        handle = await group.resume("desk", asked.context.run_id, **approval(pause))
+        with pytest.raises(RunBusyError):
+            await group.resume("desk", asked.context.run_id, **approval(pause))
+        gate.opened.set()
+        assert (await handle.result()).status == "completed"

@@ -504,7 +504,7 @@ class Agent:
         rerun: str | None = None,
         event_buffer_size: int | None = None,
     ) -> RunHandle:
-        """``resume`` that returns at once, with a handle of the run.
+        """``resume`` that returns when the response is stored, with a handle of the run, which goes on.
 
         The handle numbers its events after the stored ones, which ``run_events`` has; its report tells of both. What
         ``resume`` refuses is raised here, and then nothing has changed.

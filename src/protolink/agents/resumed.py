@@ -22,7 +22,7 @@ _END = object()
 
 
 class ResumedRun(LocalTarget):
-    """At work when it is made, so that nobody can cancel it before its answer is taken.
+    """Its answer is stored and it is at work when it is made, so that neither can be lost or canceled away.
 
     ``first``: the number of its first event; the ``earlier`` ones are those that are stored.
     """
@@ -78,26 +78,26 @@ class ResumedRun(LocalTarget):
     # ------------------------------------------------------------------------------------------------ inside
 
     async def _start(self, drive: Drive) -> None:
-        registered = asyncio.get_running_loop().create_future()
-        self._worker = asyncio.ensure_future(self._work(drive, registered))
+        taken = asyncio.get_running_loop().create_future()
+        self._worker = asyncio.ensure_future(self._work(drive, taken))
         try:
-            await asyncio.shield(registered)
+            await asyncio.shield(taken)
         except asyncio.CancelledError:
             self._worker.cancel()
             await asyncio.wait([self._worker])
             raise
 
-    async def _work(self, drive: Drive, registered: asyncio.Future[None]) -> None:
+    async def _work(self, drive: Drive, taken: asyncio.Future[None]) -> None:
         try:
             with self._agent._active.register(drive.task) as active:
                 active.driver = drive.driver
-                registered.set_result(None)
+                await drive.driver.log.flush()
+                taken.set_result(None)
                 await drive.finish()
         except BaseException as error:
-            if not registered.done():  # the same task runs here under another run
-                await give_up(drive.journal)
-                registered.set_exception(error)
-                return
-            raise
+            if taken.done():
+                raise
+            await give_up(drive.journal)  # the store took nothing, or the same task runs here under another run
+            taken.set_exception(error)
         finally:
             self._queue.put_nowait(_END)

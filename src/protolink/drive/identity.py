@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from contextvars import ContextVar
 from typing import Any
 
 from pydantic_core import to_json
@@ -40,11 +39,6 @@ def duplicate(action: Action) -> f.Refused:
         f"'{action.call.tool}' was just called with the same arguments; use its result or do something else",
         counts=False,
     )
-
-
-#: The id that the run has for the action which a tool is asked for, while it is asked. A tool that builds the action
-#: itself names it so at once; what an application builds is renamed by ``identified``.
-asked_for: ContextVar[str | None] = ContextVar("asked_for", default=None)
 
 
 def identified(made: RunAction, action: Action) -> RunAction:

@@ -24,8 +24,8 @@ from .ports import Clock, Journal
 
 Sink = Callable[[Event], None]
 
-#: Numbers between two facts of a live run that nobody watches: more than any fact has events, so that the ids of its
-#: receipts differ without the events being made or counted.
+#: Numbers between two facts of a live run that nobody watches: a fact proves at most one thing, some numbers after its
+#: first event, so the ids of its receipts differ without the events being made or counted.
 APART = 32
 
 #: Seconds before a refused append is tried again: the first wait, and the longest.

@@ -19,9 +19,10 @@ from ..models.ids import new_id
 from ..models.json import detached
 from ..models.turn import AGENT_CALL
 from ..runtime import ActionAuthorization, ApprovalDecision, ApprovalRequest, RunAction
+from .asked_for import asked_for
 from .delegate import prepare_delegation
 from .execution import ToolExecution
-from .identity import asked_for, duplicate, identified, is_repeat, repeat_key
+from .identity import duplicate, identified, is_repeat, repeat_key
 from .outcome import Outcome, Performed, one, printable
 from .ports import InvalidArguments, NeverBegan, PeerPort, QuestionTool, ToolPort
 

@@ -16,7 +16,7 @@ from ..agents.responses import Response
 from ..agents.resumed import ResumedRun
 from ..drive.clock import SystemClock
 from ..drive.ports import Clock
-from ..errors import AdmissionError
+from ..errors import AdmissionError, RunBusyError
 from ..models import Task
 from ..runtime import RunContext
 from .admission import AdmissionQueue
@@ -149,15 +149,16 @@ class AgentGroup:
     ) -> RunHandle:
         """Go on with a stored run of an agent of the group, in a place of the queue like any other run.
 
-        ``response`` is that of ``agent.resume``. Returns when the run is at work. What ``resume`` refuses is raised,
-        and AdmissionError when there is no place; then nothing has changed. RuntimeError unless the group runs.
+        ``response`` is that of ``agent.resume``. Returns when it is stored and the run is at work. What ``resume``
+        refuses is raised, and AdmissionError when there is no place; then nothing has changed. RuntimeError unless the
+        group runs.
         """
         self._check_running()
         member = self._member(agent)
         if isinstance(member, str):
             raise ValueError("a run at another address is resumed there")
         if self._runs.is_active(run_id):
-            raise ValueError(f"Run '{run_id}' is under way in this group; get_run() has its handle")
+            raise RunBusyError(f"Run '{run_id}' is under way in this group; get_run() has its handle")
         place = self._queue.take(lambda: self._runs.ended(run_id))
         try:
             refused = await place.admitted()

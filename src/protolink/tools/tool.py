@@ -8,8 +8,8 @@ from concurrent.futures import Executor
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Literal
 
+from ..drive.asked_for import asked_for
 from ..drive.execution import ToolExecution
-from ..drive.identity import asked_for
 from ..models.ids import new_id
 from ..runtime import RunAction, RunContext
 from .arguments import Arguments
