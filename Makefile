@@ -2,6 +2,7 @@
 
 PYTHON ?= python3
 COV ?= 1
+WORKERS ?= auto
 ARGS ?=
 # For make demo, and from the command line only: a variable of this name may be somebody else's.
 MODEL =
@@ -31,13 +32,8 @@ demo: $(READY) ## see a release agent survive everything (ARGS=--by-hand: be its
 	@$(if $(MODEL),RELEASE_DEMO_MODEL='$(MODEL)') $(if $(BASE_URL),RELEASE_DEMO_BASE_URL='$(BASE_URL)') \
 	  $(PY) -m examples.release_agent.demo $(ARGS)
 
-test: $(READY) ## run the tests, with a coverage summary (COV=0: without)
-ifeq ($(COV),0)
-	$(PY) -m pytest $(ARGS)
-else
-	$(PY) -m coverage run -m pytest $(ARGS)
-	$(PY) -m coverage report
-endif
+test: $(READY) ## run the tests on all cores, with a coverage summary (COV=0: without; WORKERS=0: in one process)
+	$(PY) -m pytest -n $(WORKERS) --dist worksteal $(if $(filter 0,$(COV)),,--cov --cov-report=term) $(ARGS)
 
 test-local-model: $(MODEL_READY) ## run agents on a small real model behind a real server (downloads 350 MB once)
 	PROTOLINK_LOCAL_MODEL=1 $(MODEL_VENV)/bin/python -m pytest tests/local_model -v --durations=0 $(ARGS)

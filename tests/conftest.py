@@ -40,6 +40,20 @@ def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
     return True
 
 
+@pytest.fixture
+def simulated(record_property: Callable[[str, object], None]) -> Callable[[int], None]:
+    """Counts runs that were crashed, robbed or disturbed on purpose; the number is printed in the end."""
+    return lambda runs: record_property("simulated", runs)
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """With several workers, too, whose reports bring their properties here."""
+    passed = [report for report in terminalreporter.stats.get("passed", []) if report.when == "call"]
+    runs = sum(int(value) for report in passed for name, value in report.user_properties if name == "simulated")
+    if runs:
+        terminalreporter.write_line(f"simulations: {runs} runs were crashed or disturbed; each came out as undisturbed")
+
+
 def _blocking(test: Callable[..., Coroutine[Any, Any, None]]) -> Callable[..., None]:
     @functools.wraps(test)
     def run(*args: Any, **kwargs: Any) -> None:

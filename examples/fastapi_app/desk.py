@@ -9,7 +9,6 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import AsyncGenerator, AsyncIterator
-from contextlib import aclosing
 from functools import partial
 from typing import Any
 from weakref import WeakValueDictionary
@@ -113,11 +112,9 @@ class Desk:
     async def _resume(self, run_id: str, **response: Any) -> None:
         """Begin the next attempt; return when it is at work and the response is stored."""
         try:
-            handle = await self._group.resume(self._agent, run_id, **response)
-        except ValueError as error:  # it is at work already, or what waits takes no response of this kind
+            await self._group.resume(self._agent, run_id, **response)
+        except ValueError as error:  # what waits takes no response of this kind
             raise DurableExecutionError(str(error)) from error
-        async with aclosing(handle.events()) as events:
-            await anext(events)  # an event is told only after what was decided before it is stored
         self._tell(run_id)
 
     # ------------------------------------------------------------------------------------------------ steering

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from tests.sim.schedules import Simulation
 
 SAMPLE = 300
 
 
-def test_random_schedules_change_nothing() -> None:
+def test_random_schedules_change_nothing(simulated: Callable[[int], None]) -> None:
     with Simulation() as simulation:
         for seed in range(SAMPLE):
             simulation.run(seed)
     totals = simulation.totals
-    print(totals)
+    simulated(totals.schedules)
     assert totals.problems == {}
     assert (totals.schedules, totals.twice, totals.lost, totals.stuck) == (SAMPLE, 0, 0, 0)
     assert totals.drives > 2 * SAMPLE, "the schedules hardly disturbed anything"
