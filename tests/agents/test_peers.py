@@ -561,3 +561,24 @@ async def test_fragments_of_a_peers_text_are_shown_and_not_kept() -> None:
             assert event
     relayed = [record.fact.event["type"] for record in kept if isinstance(record.fact, Relayed)]
     assert relayed == ["action.requested", "action.policy", "action.started", "action.completed"]
+
+
+async def test_a_peer_of_a_subagent_cannot_speak_for_the_root() -> None:
+    ids: list[str] = []
+
+    async def speaks_for_the_root(task: Task) -> AsyncGenerator[Any, None]:
+        yield RunEvent(type="action.completed", run_id=ids[0], task_id="t")
+
+    async with Town() as town:
+        server = AgentServer(Broken(streaming=True, events=speaks_for_the_root), RuntimeTransport("runtime://worker"))
+        await server.start()
+        await town.registry.register(card("worker"))
+        child = agent(delegate("worker"), "never", name="child", registry=town.registry)
+        root = agent(delegate("child"), "never", name="root", subagents=[child])
+        task = infer()
+        ids.append(RunContext.ensure_task_context(task).run_id)
+        error = await outcome(root, task)
+        await server.stop()
+    assert isinstance(error, UncertainExecutionError)
+    assert task.state.value == "failed"
+    assert "action.completed" not in recorded(task)

@@ -20,7 +20,7 @@ from ..engine.commands import Ask, Authorize, CallModel, Command, Compose, Invok
 from ..engine.decide import backs_off, decide, wake_at
 from ..engine.facts import Fact
 from ..engine.state import Action, Frame, Run
-from ..errors import StoreUnavailableError
+from ..errors import StoreUnavailableError, UncertainExecutionError
 from ..models import Task
 from ..models.ids import iso_from_seconds as stamp
 from ..models.json import encode
@@ -155,7 +155,12 @@ class Driver:
         )
 
     def relayed(self, action: Action, event: RunEvent) -> None:
-        """A peer tells something of its work; it is shown while the peer still works, under the peer's own ids."""
+        """A peer tells something of its work; it is shown while the peer still works, under the peer's own ids.
+
+        UncertainExecutionError when it speaks for a run of this tree: nothing that it says can be relied on.
+        """
+        if event.run_id == self.run.id or event.run_id in self.run.scopes:
+            raise UncertainExecutionError("The peer told events of its caller's runs; it is not known what it did")
         if self.run.actions[action.id].state == "executing":
             self.stage(f.Relayed(action.id, event.to_dict()))
             self.log.firm = True
