@@ -89,7 +89,7 @@ async def _spoken(words: int) -> list[RunEvent]:
 
 async def _normalized(events: Iterable[Any], context: RunContext) -> None:
     """What a run's handle does with the events of its agent."""
-    await _window(events, lambda event: RunEvent.from_task_event(event, context=context))
+    await _window(events, lambda event: RunEvent.from_task_event(event, context=context, own=True))
 
 
 async def _window(events: Iterable[Any], made: Callable[[Any], RunEvent] = lambda event: event) -> None:

@@ -96,9 +96,13 @@ class Agent:
     handles_itself: ClassVar[bool] = False
     """True for subclasses that override ``handle_task`` or ``execute_task``."""
 
+    streams_itself: ClassVar[bool] = False
+    """True for subclasses that override ``handle_task_streaming``."""
+
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
         cls.handles_itself = cls.handle_task is not Agent.handle_task or cls.execute_task is not Agent.execute_task
+        cls.streams_itself = cls.handle_task_streaming is not Agent.handle_task_streaming
 
     def __init__(
         self,
@@ -141,7 +145,7 @@ class Agent:
         clock: Clock | None = None,
     ) -> None:
         self.card = checked_card(card, name, description, url)
-        if self.handles_itself and type(self).handle_task_streaming is Agent.handle_task_streaming:
+        if self.handles_itself and not self.streams_itself:
             self.card = without_streaming(self.card)
         if llm is not None and llm_factory is not None:
             raise ValueError("give either llm or llm_factory, not both")

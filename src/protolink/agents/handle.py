@@ -266,9 +266,10 @@ class RunHandle:
 
     async def _follow(self) -> None:
         """Take in the events of the run. Its own numbers follow those of the queue, so that a store has the same."""
+        own = self._at.own_events
         async with aclosing(self._at.events(self.task, self._window.last + 1)) as events:
             async for event in events:
-                found = RunEvent.from_task_event(event, context=self.context)
+                found = RunEvent.from_task_event(event, context=self.context, own=own)
                 if _ends(found, self.task.id):
                     await self._end_children()  # what the children still tell comes before the end
                 self._add(found)

@@ -61,6 +61,11 @@ class RemoteAgent:
         """Nobody here knows how its model speaks."""
 
     @property
+    def own_events(self) -> bool:
+        """They come from elsewhere."""
+        return False
+
+    @property
     def run_store(self) -> None:
         """Its records are its own."""
 

@@ -15,12 +15,17 @@ if TYPE_CHECKING:
 
 
 class Target(Protocol):
-    """``native``: whether its model's text is the answer itself; None when that is not known."""
+    """``native``: whether its model's text is the answer itself; None when that is not known.
+
+    ``own_events``: its events are made by the engine, for this stream alone.
+    """
 
     @property
     def name(self) -> str: ...
     @property
     def native(self) -> bool | None: ...
+    @property
+    def own_events(self) -> bool: ...
     @property
     def run_store(self) -> Any: ...
 
@@ -57,6 +62,10 @@ class LocalTarget:
     def native(self) -> bool | None:
         llm = self._agent.llm
         return None if llm is None else llm.resolve_tool_calling() == "native"
+
+    @property
+    def own_events(self) -> bool:
+        return not (self._agent.handles_itself or self._agent.streams_itself)
 
     @property
     def run_store(self) -> Any:

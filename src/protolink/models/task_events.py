@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import MISSING, field, fields
 from types import NoneType
-from typing import Any, ClassVar
+from typing import Any, ClassVar, TypeGuard
 
 from .artifact import Artifact
 from .ids import new_uuid, utc_now
@@ -182,6 +182,19 @@ def task_event_from_dict(data: Mapping[str, Any]) -> TaskEvent:
     if not isinstance(kind, str) or kind not in _BY_TYPE:
         raise ValueError(f"task event member 'type' must be one of {', '.join(_BY_TYPE)}")
     return _BY_TYPE[kind].from_dict(found)
+
+
+def members_of(event: TaskEvent) -> dict[str, Any]:
+    """What ``to_dict`` writes, with the event's own containers in place of copies. They have to be JSON already."""
+    record = {name: getattr(event, name) for name in _WRITTEN[event.type]}
+    record["type"] = event.type
+    if type(event) is TaskArtifactUpdateEvent:
+        record["artifact"] = event.artifact.to_dict()
+    return record
+
+
+def is_task_event(event: Any) -> TypeGuard[TaskEvent]:
+    return type(event) in _CLASSES
 
 
 def _write(event: TaskEvent) -> dict[str, Any]:

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from protolink.models.ids import new_uuid, utc_now
 from protolink.models.shape import mapping, optional_text, required_text, table
+from protolink.models.task_events import is_task_event, members_of
 
 from ..models.value import dataclass
 from .context import CONTEXT_KEY, RunContext
@@ -132,17 +133,20 @@ class RunEvent:
         )
 
     @classmethod
-    def from_task_event(cls, event: Any, *, context: RunContext | None = None, sequence: int | None = None) -> RunEvent:
+    def from_task_event(
+        cls, event: Any, *, context: RunContext | None = None, sequence: int | None = None, own: bool = False
+    ) -> RunEvent:
         """The envelope of a task event, given as object or mapping.
 
         Native events, which are RunEvents already, are copied and get what they leave open. The run is the one that
-        the event names, else the context's, else that of a task serialized inside the event. TypeError for anything
-        that is neither mapping nor has ``to_dict()``.
+        the event names, else the context's, else that of a task serialized inside the event. ``own``: the event is
+        JSON already and this envelope's alone, so it is not copied. TypeError for anything that is neither mapping nor
+        has ``to_dict()``.
         """
         native = _native(event)
         if native is not None:
             return _completed(native, context, sequence)
-        raw = _raw(event)
+        raw = members_of(event) if own and is_task_event(event) else _raw(event)
         source_type = str(raw.get("type") or "unknown")
         details = _details(raw)
         kind = text_in(raw, "llm_event_type") or source_type

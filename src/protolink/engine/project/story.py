@@ -18,6 +18,7 @@ from ...runtime import RunContext, RunEvent
 from .. import facts as f
 from ..facts import Record
 from ..state import Frame, Run, Scope
+from ..task import exposed
 
 Event = (
     TaskStatusUpdateEvent | TaskArtifactUpdateEvent | TaskProgressEvent | TaskErrorEvent | TaskLLMStreamEvent | RunEvent
@@ -49,6 +50,8 @@ SEVERITY = {
     "budget.exceeded": "error",
 }
 
+_LEAVES = frozenset({str, int, float, bool, type(None)})
+
 
 def event_id(salt: str, number: int) -> str:
     """A UUID-shaped id that is the same whenever the journal is read."""
@@ -56,15 +59,17 @@ def event_id(salt: str, number: int) -> str:
 
 
 def own(value: Any) -> Any:
-    """The value with containers of its own: what an observer does to an event must not reach the run."""
+    """The value as JSON with containers of its own: what an observer does to an event must not reach the run."""
     kind = type(value)
+    if kind in _LEAVES:
+        return value
     if kind is dict:
-        return {key: own(item) for key, item in value.items()}
+        return {key if type(key) is str else str(key): own(item) for key, item in value.items()}
     if kind is list:
         return [own(item) for item in value]
     if kind is ToolOutput:
         return replace(value, result=own(value.result), error=own(value.error))
-    return value
+    return exposed(value)
 
 
 class Story:
