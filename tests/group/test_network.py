@@ -165,3 +165,17 @@ async def test_a_registry_that_forgot_an_agent_is_told_its_card_again(registry: 
     await until(lambda: registry.list_urls() == ["runtime://a"])
     await agent.stop()
     assert registry.list_urls() == []
+
+
+@pytest.mark.claim("GRP-009")
+async def test_an_agent_whose_card_cannot_be_had_keeps_the_group_closed() -> None:
+    class Deaf(RuntimeTransport):
+        async def send(self, *args: Any, **options: Any) -> Any:
+            raise TransportConnectionError("nobody answers")
+
+    deaf = Agent(AgentCard("deaf", "", "runtime://deaf"), transport=Deaf("runtime://deaf"), verbosity=0)
+    with pytest.raises(TransportConnectionError, match="nobody answers"):
+        async with AgentGroup([served("a"), deaf]):
+            raise AssertionError("entered")
+    with pytest.raises(TransportConnectionError):
+        await AgentClient("runtime").get_agent_card("runtime://a")

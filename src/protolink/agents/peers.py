@@ -9,6 +9,7 @@ import inspect
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, Protocol
 
+from ..drive.delegate import DELEGATE, delegation
 from ..drive.execution import ToolExecution
 from ..drive.ports import InvalidArguments
 from ..errors import ToolFailedError, TransportError, UncertainExecutionError
@@ -133,8 +134,8 @@ class PeerCalls:
         return RunAction(
             kind="agent.call",
             name=peer.name,
-            payload=_payload(peer.card, arguments),
-            capabilities=frozenset({"agent.delegate"}),
+            payload=delegation(peer.name, arguments, [skill.id for skill in peer.card.skills]),
+            capabilities=DELEGATE,
             metadata={"url": peer.card.url},
         )
 
@@ -168,27 +169,6 @@ class Relay:
             self.event(RunEvent.from_dict(told))
         for artifact in task.artifacts:
             self.event(RunEvent.from_task_event(TaskArtifactUpdateEvent(task.id, artifact), context=context))
-
-
-def _payload(card: AgentCard, arguments: Mapping[str, Any]) -> dict[str, Any]:
-    """The request as policy sees it. What the card does not offer is refused here, the rest by the peer."""
-    if arguments.get("action") == "infer":
-        prompt = arguments.get("prompt")
-        if not isinstance(prompt, str) or not prompt.strip():
-            raise InvalidArguments("The task for the agent must be nonblank text")
-        return {"type": AGENT_CALL, "agent": card.name, "action": "infer", "prompt": prompt}
-    if arguments.get("action") != "tool_call":
-        raise InvalidArguments("The action of an agent_call must be 'infer' or 'tool_call'")
-    tool, args = arguments.get("tool"), arguments.get("args") or {}
-    offered = [skill.id for skill in card.skills]
-    if not isinstance(tool, str) or tool not in offered:
-        known = ", ".join(sorted(offered)) or "none"
-        raise InvalidArguments(
-            f"Agent '{card.name}' has no tool '{tool}'. Known tools: {known}", "unknown_delegated_tool"
-        )
-    if not isinstance(args, dict):
-        raise InvalidArguments("The args of an agent_call must be an object")
-    return {"type": AGENT_CALL, "agent": card.name, "action": "tool_call", "tool": tool, "args": args}
 
 
 def _answer(task: Task, name: str) -> Any:

@@ -13,12 +13,11 @@ from ..runtime import RunEvent
 from .attempt import stored
 from .drive import Drive, give_up
 from .responses import Response
+from .stream import END, told_by
 from .target import LocalTarget
 
 if TYPE_CHECKING:
     from .agent import Agent
-
-_END = object()
 
 
 class ResumedRun(LocalTarget):
@@ -33,7 +32,7 @@ class ResumedRun(LocalTarget):
         self.earlier = earlier
         self.first = 1
         self._queue = queue
-        self._worker: asyncio.Task[None] | None = None
+        self._worker: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
     @classmethod
     async def begin(cls, agent: Agent, run_id: str, response: Response, rerun: str | None) -> ResumedRun:
@@ -55,21 +54,12 @@ class ResumedRun(LocalTarget):
         found.first = run.seq
         state = found.task.state.value
         queue.put_nowait(TaskStatusUpdateEvent(found.task.id, None, state, True, {"task": found.task.to_dict()}))
-        queue.put_nowait(_END)
+        queue.put_nowait(END)
+        found._worker.set_result(None)
         return found
 
-    async def events(self, task: Task, number: int = 1) -> AsyncGenerator[Event, None]:
-        worker = self._worker
-        try:
-            while (event := await self._queue.get()) is not _END:
-                yield event
-        finally:
-            if worker is not None:
-                if not worker.done():
-                    worker.cancel()
-                await asyncio.wait([worker])
-        if worker is not None and not worker.cancelled() and (error := worker.exception()) is not None:
-            raise error
+    def events(self, task: Task, number: int = 1) -> AsyncGenerator[Event, None]:
+        return told_by(self._worker, self._queue)
 
     def runs(self, task: Task) -> bool:
         """What runs there is this very run."""
@@ -100,4 +90,4 @@ class ResumedRun(LocalTarget):
             await give_up(drive.journal)  # the store took nothing, or the same task runs here under another run
             taken.set_exception(error)
         finally:
-            self._queue.put_nowait(_END)
+            self._queue.put_nowait(END)

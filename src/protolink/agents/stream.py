@@ -19,26 +19,28 @@ from .execution import Execution
 if TYPE_CHECKING:
     from .agent import Agent
 
-_END = object()
+#: The last thing in a queue of events.
+END = object()
 
 
-async def stream(agent: Agent, tasks: ActiveTasks, execution: Execution, task: Task) -> AsyncGenerator[Event, None]:
-    """Yield until the final status. Leaving early cancels the run and waits until it has settled."""
+def stream(agent: Agent, tasks: ActiveTasks, execution: Execution, task: Task) -> AsyncGenerator[Event, None]:
+    """Begin, and yield until the final status. Leaving early cancels the run and waits until it has settled."""
     queue: asyncio.Queue[Any] = asyncio.Queue()
     worker = asyncio.ensure_future(_work(agent, tasks, execution, task, queue))
+    return told_by(worker, queue)
+
+
+async def told_by(worker: asyncio.Future[None], queue: asyncio.Queue[Any]) -> AsyncGenerator[Event, None]:
+    """What a worker puts into the queue, until END. Leaving early cancels the worker; its own error is raised last."""
     try:
-        while (event := await queue.get()) is not _END:
+        while (event := await queue.get()) is not END:
             yield event
     finally:
         if not worker.done():
             worker.cancel()
         await asyncio.wait([worker])
-    _raise_unexpected(worker)
-
-
-def _raise_unexpected(worker: asyncio.Task[None]) -> None:
-    if not worker.cancelled() and worker.exception() is not None:
-        raise worker.exception()  # type: ignore[misc]
+    if not worker.cancelled() and (error := worker.exception()) is not None:
+        raise error
 
 
 async def _work(
@@ -55,7 +57,7 @@ async def _work(
             else:
                 await _default(agent, execution, task, active, queue)
     finally:
-        queue.put_nowait(_END)
+        queue.put_nowait(END)
 
 
 async def _default(agent: Agent, execution: Execution, task: Task, active: Active, queue: asyncio.Queue[Any]) -> None:

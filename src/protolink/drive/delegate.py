@@ -5,6 +5,7 @@ A worker tool is the same with the target fixed by the application; it is resolv
 
 from __future__ import annotations
 
+from collections.abc import Collection, Mapping
 from typing import TYPE_CHECKING, Any
 
 from ..engine import facts as f
@@ -30,7 +31,7 @@ def prepare_delegation(
     try:
         wanted = request_of(action.call, worker)
         child = _child(agent, wanted)
-        body = _checked(child, wanted, driver.context(frame))
+        body = _checked(child, wanted)
     except InvalidArguments as error:
         return one(f.Refused(action.id, error.code, str(error)), error)
     key = repeat_key(Call("", AGENT_CALL, wanted))
@@ -64,28 +65,33 @@ def _child(agent: AgentPort, wanted: dict[str, Any]) -> AgentPort:
     return child
 
 
-def _checked(child: AgentPort, wanted: dict[str, Any], context: Any) -> dict[str, Any]:
+def _checked(child: AgentPort, wanted: dict[str, Any]) -> dict[str, Any]:
     """The delegation as policy sees it, with arguments that the child's tool accepts."""
+    own = [name for name in child.tool_names() if child.tool(name) is not None]  # without the workers of its own
+    body = delegation(child.name, wanted, own)
+    if body["action"] == "tool_call":
+        validate = getattr(child.tool(body["tool"]), "validate_args", None)
+        if validate is not None:
+            validate(body["args"])
+    return body
+
+
+def delegation(name: str, wanted: Mapping[str, Any], tools: Collection[str]) -> dict[str, Any]:
+    """What is asked of the agent ``name``, which offers ``tools``. InvalidArguments for what cannot be asked."""
     if wanted.get("action") == "infer":
         prompt = wanted.get("prompt")
         if not isinstance(prompt, str) or not prompt.strip():
             raise InvalidArguments("The task for the agent must be nonblank text")
-        return {"type": AGENT_CALL, "agent": child.name, "action": "infer", "prompt": prompt}
+        return {"type": AGENT_CALL, "agent": name, "action": "infer", "prompt": prompt}
     if wanted.get("action") != "tool_call":
         raise InvalidArguments("The action of an agent_call must be 'infer' or 'tool_call'")
-    name, args = wanted.get("tool"), wanted.get("args") or {}
-    tool = child.tool(name) if isinstance(name, str) else None
-    if tool is None or not isinstance(name, str):
-        known = ", ".join(sorted(child.tool_names())) or "none"
-        raise InvalidArguments(
-            f"Agent '{child.name}' has no tool '{name}'. Known tools: {known}", "unknown_delegated_tool"
-        )
+    tool, args = wanted.get("tool"), wanted.get("args") or {}
+    if not isinstance(tool, str) or tool not in tools:
+        known = ", ".join(sorted(tools)) or "none"
+        raise InvalidArguments(f"Agent '{name}' has no tool '{tool}'. Known tools: {known}", "unknown_delegated_tool")
     if not isinstance(args, dict):
         raise InvalidArguments("The args of an agent_call must be an object")
-    validate = getattr(tool, "validate_args", None)
-    if validate is not None:
-        validate(args)
-    return {"type": AGENT_CALL, "agent": child.name, "action": "tool_call", "tool": name, "args": args}
+    return {"type": AGENT_CALL, "agent": name, "action": "tool_call", "tool": tool, "args": args}
 
 
 def _opens(driver: Driver, frame: Frame, action: Action, child: AgentPort, body: dict[str, Any]) -> Spec:

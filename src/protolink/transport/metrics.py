@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from typing import Literal
+from typing import Literal, get_args
 
 Counter = Literal[
     "requests_sent",
@@ -16,17 +16,7 @@ Counter = Literal[
     "faults_served",
     "bytes_served",
 ]
-_COUNTERS: tuple[Counter, ...] = (
-    "requests_sent",
-    "streams_opened",
-    "retries",
-    "errors",
-    "bytes_sent",
-    "requests_served",
-    "streams_served",
-    "faults_served",
-    "bytes_served",
-)
+_COUNTERS: tuple[Counter, ...] = get_args(Counter)
 
 
 class TransportMetrics:
