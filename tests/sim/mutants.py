@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from typing import Any
 
 import pytest
 
 from protolink.drive import driver as driving
 from protolink.drive.driver import Driver
+from protolink.drive.log import Log
 from protolink.engine import admit, evolve
 from protolink.engine import facts as f
 from protolink.engine.evolve import actions, runs
@@ -30,9 +31,10 @@ def _after(patch: Patch, fact: type, change: Callable[[Run, Any], None]) -> None
     """Do something to the state whenever a fact of this kind has been taken over."""
     original = evolve._RULES[fact]  # type: ignore[index]
 
-    def rule(run: Run, found: Any, at: float) -> None:
-        original(run, found, at)
+    def rule(run: Run, found: Any, at: float) -> bool | None:
+        told = original(run, found, at)
         change(run, found)
+        return told
 
     patch.setitem(evolve._RULES, fact, rule)
 
@@ -51,16 +53,15 @@ def effect_before_its_intent_is_stored(patch: Patch) -> None:
 
 @mutant
 def next_step_before_the_receipt_is_stored(patch: Patch) -> None:
-    flush = Driver._flush
+    flush = Log.flush
 
-    async def late(self: Driver) -> None:
+    def late(self: Log) -> Awaitable[None] | None:
         held = self.__dict__.setdefault("held", set())
-        fresh = {record.n for record in self.log.buffer if isinstance(record.fact, f.ToolReturned)} - held
+        fresh = {record.n for record in self.buffer if isinstance(record.fact, f.ToolReturned)} - held
         held.update(fresh)
-        if not fresh:
-            await flush(self)
+        return None if fresh else flush(self)
 
-    patch.setattr(Driver, "_flush", late)
+    patch.setattr(Log, "flush", late)
 
 
 @mutant
@@ -138,14 +139,14 @@ def no_second_preparation(patch: Patch) -> None:
 
 @mutant
 def events_before_they_are_stored(patch: Patch) -> None:
-    flush = Driver._flush
+    flush = Log.flush
 
-    async def early(self: Driver) -> None:
-        events, self.log.pending = self.log.pending, []
-        self.log.deliver(events)
-        await flush(self)
+    def early(self: Log) -> Awaitable[None] | None:
+        events, self.pending = self.pending, []
+        self.deliver(events)
+        return flush(self)
 
-    patch.setattr(Driver, "_flush", early)
+    patch.setattr(Log, "flush", early)
 
 
 @mutant
@@ -186,7 +187,8 @@ def an_answer_while_parking_is_lost(patch: Patch) -> None:
     async def rest(self: Driver) -> bool:
         if self.run.outcome is None:
             self.stage(f.Parked())
-        await self._flush()
+        if (storing := self.log.flush()) is not None:
+            await storing
         return True
 
     patch.setattr(Driver, "_rest", rest)

@@ -81,7 +81,8 @@ class ResumedRun(LocalTarget):
         try:
             with self._agent._active.register(drive.task) as active:
                 active.driver = drive.driver
-                await drive.driver.log.flush()
+                if (storing := drive.driver.log.flush()) is not None:
+                    await storing
                 taken.set_result(None)
                 await drive.finish()
         except BaseException as error:

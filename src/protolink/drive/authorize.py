@@ -13,7 +13,7 @@ from ..engine.evolve import NO_HANDLER
 from ..engine.state import Action, Frame, Request
 from ..models.ids import new_id
 from ..runtime import ApprovalDecision, ApprovalRequest, BudgetDecision, PolicyDecision, PolicyEffect, UserInputRequest
-from .outcome import Outcome, Performed, one
+from .outcome import Brought, Outcome, Performed, because
 from .ports import AnswerTimedOut, QuestionTool
 
 if TYPE_CHECKING:
@@ -34,7 +34,7 @@ def authorize(driver: Driver, command: Authorize) -> Performed:
     return _decide_later(driver, action, found)
 
 
-async def _decide_later(driver: Driver, action: Action, found: Awaitable[PolicyDecision]) -> Outcome:
+async def _decide_later(driver: Driver, action: Action, found: Awaitable[PolicyDecision]) -> Brought:
     try:
         decision = await found
     except asyncio.CancelledError:
@@ -44,19 +44,19 @@ async def _decide_later(driver: Driver, action: Action, found: Awaitable[PolicyD
     return _decided(driver, action, decision)
 
 
-def _decided(driver: Driver, action: Action, decision: Any) -> Outcome:
+def _decided(driver: Driver, action: Action, decision: Any) -> Brought:
     if not isinstance(decision, PolicyDecision):
         error = TypeError(f"a policy must return a PolicyDecision, not {type(decision).__name__}")
         return _unjudged(driver, action, error)
     if decision.effect is not PolicyEffect.REQUIRE_APPROVAL:
-        return one(f.Decided(action.id, decision))
+        return f.Decided(action.id, decision)
     request = action.request or new_id("approval")
-    return one(f.Decided(action.id, decision, request, action.request_at or driver.time(), action.expires))
+    return f.Decided(action.id, decision, request, action.request_at or driver.time(), action.expires)
 
 
-def _unjudged(driver: Driver, action: Action, error: Exception) -> Outcome:
+def _unjudged(driver: Driver, action: Action, error: Exception) -> Brought:
     message = driver.told(error)
-    return one(f.PreparationFailed(action.id, type(error).__name__, message), error)
+    return because(error, f.PreparationFailed(action.id, type(error).__name__, message))
 
 
 # ---------------------------------------------------------------------------------------------------- people
@@ -76,22 +76,22 @@ def ask(driver: Driver, command: Ask) -> Performed:
     return _put(driver, request, tool)
 
 
-def _nobody(request: Request) -> Outcome:
-    return one(f.Expired(request.id, NO_HANDLER))
+def _nobody(request: Request) -> Brought:
+    return f.Expired(request.id, NO_HANDLER)
 
 
-async def _approve(driver: Driver, frame: Frame, request: Request, approver: Any) -> Outcome:
+async def _approve(driver: Driver, frame: Frame, request: Request, approver: Any) -> Brought:
     shown = ApprovalRequest.from_dict(request.body)
     try:
         with driver.limit(driver.run.ledger.deadline(driver.clock.now())) as limit:
             found = approver(shown, driver.context(frame))
             decision = await found if inspect.isawaitable(found) else found
-        return one(_answer(request, decision))
+        return _answer(request, decision)
     except asyncio.CancelledError:
         return Outcome()
     except Exception as error:  # the application's handler failed: nobody approved
         if isinstance(error, TimeoutError) and limit.expired:
-            return one(_out_of_time(driver, frame), error)
+            return because(error, _out_of_time(driver, frame))
         assert request.action is not None
         return _unjudged(driver, driver.run.actions[request.action], error)
 
@@ -126,16 +126,16 @@ def _put(driver: Driver, request: Request, tool: QuestionTool) -> Performed:
     return _nobody(request) if waiting is None else _await_answer(driver, request, waiting)
 
 
-async def _await_answer(driver: Driver, request: Request, waiting: Awaitable[str | None]) -> Outcome:
+async def _await_answer(driver: Driver, request: Request, waiting: Awaitable[str | None]) -> Brought:
     try:
         with driver.limit(driver.run.ledger.deadline(driver.clock.now())) as limit:
-            return one(f.Answered(request.id, await waiting))
+            return f.Answered(request.id, await waiting)
     except asyncio.CancelledError:
         return Outcome()
     except AnswerTimedOut as error:
-        return one(f.Expired(request.id, str(error)), error)
+        return because(error, f.Expired(request.id, str(error)))
     except Exception as error:  # the application's handler failed: there is no answer
         if isinstance(error, TimeoutError) and limit.expired:
-            return one(f.Expired(request.id, "the runtime budget is used up"), error)
+            return because(error, f.Expired(request.id, "the runtime budget is used up"))
         assert request.action is not None
         return _unjudged(driver, driver.run.actions[request.action], error)

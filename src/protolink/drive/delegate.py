@@ -15,7 +15,7 @@ from ..models.ids import new_id
 from ..models.turn import AGENT_CALL, Call
 from ..runtime import RunAction
 from .identity import duplicate, identified, is_repeat, repeat_key
-from .outcome import Outcome, one
+from .outcome import Brought, because
 from .ports import AgentPort, InvalidArguments
 
 if TYPE_CHECKING:
@@ -26,22 +26,22 @@ DELEGATE = frozenset({"agent.delegate"})
 
 def prepare_delegation(
     driver: Driver, frame: Frame, action: Action, agent: AgentPort, worker: tuple[str, str | None] | None
-) -> Outcome:
+) -> Brought:
     """Check the request against the child it names, and describe what it would open."""
     try:
         wanted = request_of(action.call, worker)
         child = _child(agent, wanted)
         body = _checked(child, wanted)
     except InvalidArguments as error:
-        return one(f.Refused(action.id, error.code, str(error)), error)
+        return because(error, f.Refused(action.id, error.code, str(error)))
     key = repeat_key(Call("", AGENT_CALL, wanted))
     if is_repeat(frame, action, key):
-        return one(duplicate(action))
+        return duplicate(action)
     made = RunAction(kind="agent.call", name=child.name, payload=body, capabilities=DELEGATE)
     if child.handles_itself:
-        return one(f.Prepared(action.id, identified(made, action), "peer", None, key))
+        return f.Prepared(action.id, identified(made, action), "peer", None, key)
     opens = action.opens or _opens(driver, frame, action, child, body)
-    return one(f.Prepared(action.id, identified(made, action), "child", opens, key))
+    return f.Prepared(action.id, identified(made, action), "child", opens, key)
 
 
 def request_of(call: Call, worker: tuple[str, str | None] | None) -> dict[str, Any]:

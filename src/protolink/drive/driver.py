@@ -13,6 +13,7 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping
+from types import CoroutineType
 from typing import Any
 
 from ..engine import facts as f
@@ -31,7 +32,7 @@ from .defaults import MAX_RESULT_BYTES, STORE_PATIENCE
 from .limit import Limit
 from .log import Log, Sink
 from .model_call import call_model, compose
-from .outcome import Outcome, Performed, broken, given_up, never_began, printable, subject
+from .outcome import Brought, Outcome, Performed, broken, given_up, never_began, printable, subject
 from .ports import AgentPort, Clock, Journal
 from .privacy import visible
 from .running import Running
@@ -95,7 +96,7 @@ class Driver:
         self._contexts = {"": context}
         self._redact = redact
         self._running = Running(self._arrived, self._broken)
-        self._inbox: deque[Outcome] = deque()
+        self._inbox: deque[Brought] = deque()
         self._wake: asyncio.Future[None] | None = None
         self._canceled = False
         self._cancels = 0
@@ -220,11 +221,12 @@ class Driver:
             starting = self._settle()
             if starting:
                 self._intend(starting)
-                await self._flush()
+                if (storing := self.log.flush()) is not None:
+                    await storing
                 if self._start(starting):
                     continue
-            if self.log.firm:
-                await self._flush()
+            if self.log.firm and (storing := self.log.flush()) is not None:
+                await storing
             if self._inbox:
                 self._drain()
             elif self._running.tasks:
@@ -259,10 +261,9 @@ class Driver:
 
     def _begin(self, command: Command) -> bool:
         """Have the command performed. True when that answered at once."""
-        scope = visible(self.run, command)
-        if scope is None:
+        if len(self.run.scopes) == 1:
             return self._perform(command)
-        with scope:
+        with visible(self.run, command):
             return self._perform(command)
 
     def _perform(self, command: Command) -> bool:
@@ -270,13 +271,13 @@ class Driver:
             performed = _PERFORMERS[type(command)](self, command)
         except BaseException as error:  # the application's, signals included; see broken
             performed = self._broken(command, error)
-        if isinstance(performed, Outcome):
-            self._take(performed)
-            return True
-        task = self._running.start(command, performed)
-        if self.token.is_cancelled:
-            task.cancel()
-        return False
+        if isinstance(performed, CoroutineType):
+            task = self._running.start(command, performed)
+            if self.token.is_cancelled:
+                task.cancel()
+            return False
+        self._take(performed)  # type: ignore[arg-type]
+        return True
 
     def _intend(self, starting: list[Command]) -> None:
         for command in starting:
@@ -303,19 +304,26 @@ class Driver:
     def _broken(self, command: Command, error: BaseException) -> Outcome:
         return broken(self.run, command, error, self.told(error))
 
-    def _arrived(self, command: Command, outcome: Outcome) -> None:
-        if not outcome.facts and not (self.token.is_cancelled or self._unwanted(command)):
-            outcome = self._broken(command, asyncio.CancelledError("canceled, and not by this run"))
-        self._inbox.append(outcome)
+    def _arrived(self, command: Command, brought: Brought) -> None:
+        empty = isinstance(brought, Outcome) and not brought.facts
+        if empty and not (self.token.is_cancelled or self._unwanted(command)):
+            brought = self._broken(command, asyncio.CancelledError("canceled, and not by this run"))
+        self._inbox.append(brought)
         self._notify()
 
     def _drain(self) -> None:
         while self._inbox:
             self._take(self._inbox.popleft())
 
-    def _take(self, outcome: Outcome) -> None:
+    def _take(self, brought: Brought) -> None:
         if self.token.is_cancelled:
             self._notice_cancel()  # first: what comes after it is late, and a canceled tool did not fail
+        if isinstance(brought, Outcome):
+            self._take_all(brought)
+        elif self.run.outcome is None:
+            self.stage(brought)
+
+    def _take_all(self, outcome: Outcome) -> None:
         if outcome.error is not None:
             self.errors.update((subject(fact), outcome.error) for fact in outcome.facts)
         if self.run.outcome is None:
@@ -333,10 +341,10 @@ class Driver:
 
     async def _wait(self) -> None:
         """Until something arrives, or a time comes."""
-        # Questions settled another way and the work of children whose parent has failed are canceled, once.
-        self._running.cancel(lambda command: not self._unwanted(command))
-        now = self.clock.now()
-        when = wake_at(self.run, now)
+        if self.run.asked_by or len(self.run.frames) > 1:
+            # Questions settled another way and the work of children whose parent has failed are canceled, once.
+            self._running.cancel(lambda command: not self._unwanted(command))
+        when = wake_at(self.run, self.clock.now())
         forget = self.clock.call_at(when, self._notify) if when is not None else None
         try:
             await self._sleep()
@@ -388,7 +396,8 @@ class Driver:
             if not self.run.durable:
                 raise AssertionError("a live run has come to rest unfinished")
             self.stage(f.Parked())
-        await self._flush()
+        if (storing := self.log.flush()) is not None:
+            await storing
         if not self._inbox or self.run.outcome is not None:
             return True
         self.stage(f.Resumed(self.run.epoch))
@@ -413,6 +422,3 @@ class Driver:
     async def _stop_running(self) -> None:
         """Nothing outlives the drive: what still runs (ownership lost, store gone) is canceled and waited for."""
         self._inbox.extend(await self._running.stop())
-
-    async def _flush(self) -> None:
-        await self.log.flush()

@@ -106,19 +106,29 @@ class Log:
         self.deliver([event])
         return True
 
-    async def flush(self) -> None:
-        """One append of everything staged, then the sinks. What could not be stored stays first in the buffer."""
+    def flush(self) -> Awaitable[None] | None:
+        """One append of everything staged, then the sinks. None when that is done, without waiting.
+
+        What could not be stored stays first in the buffer.
+        """
         if not self.buffer:
-            return
+            return None
         batch, events = self.buffer, self.pending
         self.buffer, self.pending, self.firm = [], [], False
+        if self._journal.durable or self._run.outcome is not None:  # of a live run only the end may be remembered
+            return self._flush(batch, events)
+        self._journal.append(batch, "working")
+        if events:
+            self.deliver(events)
+        return None
+
+    async def _flush(self, batch: list[Record], events: list[Event]) -> None:
         try:
             await self._store(batch)
         except BaseException:
             self.buffer, self.pending = batch + self.buffer, []
             raise
-        if self._run.durable or self._run.outcome is not None:
-            self.show()
+        self.show()
         self.deliver(events)
 
     async def _store(self, batch: list[Record]) -> None:

@@ -11,7 +11,7 @@ from ..engine.commands import CallModel, Compose
 from ..engine.facts import Proposal
 from ..engine.state import TRANSIENT_ATTEMPTS, Frame
 from ..models.ids import new_id
-from .outcome import Outcome, one
+from .outcome import Brought, because
 from .ports import Misspoken, ModelPort, Reply
 
 if TYPE_CHECKING:
@@ -27,15 +27,15 @@ LONGEST_WAIT = 60.0
 TRANSIENT = (ConnectionError, TimeoutError)
 
 
-def compose(driver: Driver, command: Compose) -> Outcome:
+def compose(driver: Driver, command: Compose) -> Brought:
     """Estimate the tokens of the next request."""
     frame = driver.run.frames[command.frame]
     model = _model(driver, frame)
     tokens = model.sections(frame.history, frame.spec.prompt)
-    return one(f.Composed(frame.id, command.turn, command.attempt, tokens, model.context_window))
+    return f.Composed(frame.id, command.turn, command.attempt, tokens, model.context_window)
 
 
-async def call_model(driver: Driver, command: CallModel) -> Outcome:
+async def call_model(driver: Driver, command: CallModel) -> Brought:
     """One attempt at the provider, bounded by what is left of the runtime budget."""
     frame = driver.run.frames[command.frame]
     deadline = driver.run.ledger.deadline(driver.clock.now())
@@ -44,17 +44,17 @@ async def call_model(driver: Driver, command: CallModel) -> Outcome:
         with driver.limit(deadline) as limit:
             reply = await _model(driver, frame).reply(frame.history, _emitter(driver, frame, spoken))
     except Misspoken as error:
-        return one(_misspoke(frame, error), error)
+        return because(error, _misspoke(frame, error))
     except asyncio.CancelledError:
-        return one(f.ModelFailed(frame.id, "canceled", "the call was canceled", partial="".join(spoken)))
+        return f.ModelFailed(frame.id, "canceled", "the call was canceled", partial="".join(spoken))
     except TimeoutError as error:
         if limit.expired:
             text = "the runtime budget is used up"
-            return one(f.ModelFailed(frame.id, "budget", text, transient=True, partial="".join(spoken)), error)
-        return one(_failed(driver, frame, error), error)
+            return because(error, f.ModelFailed(frame.id, "budget", text, transient=True, partial="".join(spoken)))
+        return because(error, _failed(driver, frame, error))
     except Exception as error:  # the provider's; it becomes a fact, and a fault of the run if it stays
-        return one(_failed(driver, frame, error), error)
-    return one(_replied(frame, reply, driver.streaming))
+        return because(error, _failed(driver, frame, error))
+    return _replied(frame, reply, driver.streaming)
 
 
 def _model(driver: Driver, frame: Frame) -> ModelPort:

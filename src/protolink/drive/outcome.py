@@ -1,4 +1,4 @@
-"""What a performer brings back: facts, and the exception that they describe."""
+"""What a performer brings back: a fact, or facts with the exception that they describe."""
 
 from __future__ import annotations
 
@@ -22,11 +22,14 @@ class Outcome:
     interrupt: BaseException | None = None
 
 
+#: Usually there is one fact, and no exception behind it.
+Brought = Fact | Outcome
+
 #: A performer that can answer at once does; otherwise it returns a coroutine that the driver runs as a task.
-Performed = Outcome | Coroutine[Any, Any, Outcome]
+Performed = Brought | Coroutine[Any, Any, Brought]
 
 
-def one(fact: Fact, error: BaseException | None = None) -> Outcome:
+def because(error: BaseException, fact: Fact) -> Outcome:
     return Outcome((fact,), error)
 
 

@@ -2,21 +2,21 @@
 
 from __future__ import annotations
 
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, nullcontext
 
 from ..engine.commands import Ask, CallModel, Command, Compose, Stage
 from ..engine.state import Run
 from ..runtime.request_context import below, current_scope
 
 
-def visible(run: Run, command: Command) -> AbstractContextManager[None] | None:
-    """None: all of it, as the root's code does. A child's sees what is inherited, for as long as its work runs."""
-    if len(run.scopes) == 1 or isinstance(command, Stage):
-        return None
+def visible(run: Run, command: Command) -> AbstractContextManager[None]:
+    """The root's code sees all of it. A child's sees what is inherited, for as long as its work runs."""
     if isinstance(command, (CallModel, Compose)):
         frame = command.frame
     elif isinstance(command, Ask):
         frame = run.requests[command.request].frame
+    elif isinstance(command, Stage):
+        return nullcontext()
     else:
         frame = run.actions[command.action].frame
-    return below(current_scope()) if run.frames[frame].spec.agent else None
+    return below(current_scope()) if run.frames[frame].spec.agent else nullcontext()

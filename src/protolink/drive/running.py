@@ -7,7 +7,7 @@ from collections.abc import Callable, Coroutine
 from typing import Any
 
 from ..engine.commands import Command
-from .outcome import Outcome, never_began
+from .outcome import Brought, never_began
 
 
 class Running:
@@ -18,17 +18,17 @@ class Running:
     """
 
     def __init__(
-        self, arrived: Callable[[Command, Outcome], None], broken: Callable[[Command, BaseException], Outcome]
+        self, arrived: Callable[[Command, Brought], None], broken: Callable[[Command, BaseException], Brought]
     ) -> None:
         self._arrived = arrived
         self._broken = broken
-        self.tasks: dict[Command, asyncio.Task[Outcome]] = {}
+        self.tasks: dict[Command, asyncio.Task[Brought]] = {}
 
     def has(self, task: asyncio.Task[Any] | None) -> bool:
         """True for the task of one of these performers."""
         return any(task is running for running in self.tasks.values())
 
-    def start(self, command: Command, work: Coroutine[Any, Any, Outcome]) -> asyncio.Task[Outcome]:
+    def start(self, command: Command, work: Coroutine[Any, Any, Brought]) -> asyncio.Task[Brought]:
         task = asyncio.get_running_loop().create_task(self._perform(command, work))
         self.tasks[command] = task
         task.add_done_callback(lambda task: self._ended(command, task, work))
@@ -46,7 +46,7 @@ class Running:
         self.tasks.clear()
         return left
 
-    async def stop(self) -> list[Outcome]:
+    async def stop(self) -> list[Brought]:
         """Cancel everything and wait for it; returns what it still brought."""
         tasks = list(self.tasks.values())
         self.tasks.clear()
@@ -56,20 +56,20 @@ class Running:
             await asyncio.wait([task])
         return [task.result() for task in tasks if not task.cancelled()]
 
-    async def _perform(self, command: Command, work: Coroutine[Any, Any, Outcome]) -> Outcome:
+    async def _perform(self, command: Command, work: Coroutine[Any, Any, Brought]) -> Brought:
         """As an exception, a signal that foreign code raised would end the loop of everybody; it ends this drive."""
         try:
-            outcome = await work
+            brought = await work
         except asyncio.CancelledError:
             raise
         except BaseException as error:  # the application's, signals included; see broken
-            outcome = self._broken(command, error)
+            brought = self._broken(command, error)
         if self.tasks.get(command) is asyncio.current_task():
             del self.tasks[command]
-            self._arrived(command, outcome)
-        return outcome
+            self._arrived(command, brought)
+        return brought
 
-    def _ended(self, command: Command, task: asyncio.Task[Outcome], work: Coroutine[Any, Any, Outcome]) -> None:
+    def _ended(self, command: Command, task: asyncio.Task[Brought], work: Coroutine[Any, Any, Brought]) -> None:
         """A task that was canceled before its first step never ran, its own handlers neither: nothing has begun."""
         if task.cancelled():
             work.close()

@@ -23,7 +23,7 @@ from .asked_for import asked_for
 from .delegate import prepare_delegation
 from .execution import ToolExecution
 from .identity import duplicate, identified, is_repeat, repeat_key
-from .outcome import Outcome, Performed, one, printable
+from .outcome import Brought, Outcome, Performed, because, printable
 from .ports import InvalidArguments, NeverBegan, PeerPort, QuestionTool, ToolPort
 
 if TYPE_CHECKING:
@@ -46,10 +46,10 @@ def prepare(driver: Driver, command: Prepare) -> Performed:
     tool = agent.peers if delegation else agent.tool(call.tool)
     if tool is None:
         known = ", ".join(sorted(agent.tool_names())) or "none"
-        return one(f.Refused(action.id, "unknown_tool", f"There is no tool '{call.tool}'. Known tools: {known}"))
+        return f.Refused(action.id, "unknown_tool", f"There is no tool '{call.tool}'. Known tools: {known}")
     key = "" if tool.read_only else repeat_key(call)
     if is_repeat(frame, action, key):
-        return one(duplicate(action))
+        return duplicate(action)
     asked = asked_for.set(action.id)
     try:
         made = tool.prepare(call.args, driver.context(frame))
@@ -64,7 +64,7 @@ def prepare(driver: Driver, command: Prepare) -> Performed:
 
 async def _prepare_later(
     driver: Driver, frame: Frame, action: Action, tool: Any, made: Awaitable[RunAction], key: str
-) -> Outcome:
+) -> Brought:
     try:
         found = await made
     except asyncio.CancelledError:
@@ -74,14 +74,14 @@ async def _prepare_later(
     return _prepared(driver, frame, action, tool, found, key)
 
 
-def _unprepared(driver: Driver, action: Action, error: Exception) -> Outcome:
+def _unprepared(driver: Driver, action: Action, error: Exception) -> Brought:
     if isinstance(error, ToolRejectedError):
         code, message, details, suggestion = _rejection(error)
         refused = f.Refused(action.id, code, message, True, "preparation", details, suggestion)
-        return one(refused, error)
+        return because(error, refused)
     if isinstance(error, InvalidArguments):
-        return one(f.Refused(action.id, error.code, printable(str(error)), ends=error.ends), error)
-    return one(f.PreparationFailed(action.id, type(error).__name__, driver.told(error)), error)
+        return because(error, f.Refused(action.id, error.code, printable(str(error)), ends=error.ends))
+    return because(error, f.PreparationFailed(action.id, type(error).__name__, driver.told(error)))
 
 
 def _rejection(error: ToolRejectedError) -> tuple[str, str, dict[str, Any] | None, str | None]:
@@ -93,17 +93,17 @@ def _rejection(error: ToolRejectedError) -> tuple[str, str, dict[str, Any] | Non
     )
 
 
-def _prepared(driver: Driver, frame: Frame, action: Action, tool: Any, made: RunAction, key: str) -> Outcome:
+def _prepared(driver: Driver, frame: Frame, action: Action, tool: Any, made: RunAction, key: str) -> Brought:
     named = identified(made, action)
     if driver.run.durable:
         try:
             detached([named.payload, named.metadata])
         except TypeError as error:
-            return one(f.PreparationFailed(action.id, "TypeError", f"the action is no JSON: {error}"), error)
+            return because(error, f.PreparationFailed(action.id, "TypeError", f"the action is no JSON: {error}"))
     question = _question(driver, frame, action, tool, named) if tool.asks_user else None
     route = "input" if tool.asks_user else ("peer" if action.call.tool == AGENT_CALL else "tool")
     expires = _expiry(driver, named)
-    return one(f.Prepared(action.id, named, route, None, key, tool.read_only, tool.idempotent, question, expires))
+    return f.Prepared(action.id, named, route, None, key, tool.read_only, tool.idempotent, question, expires)
 
 
 def _question(driver: Driver, frame: Frame, action: Action, tool: QuestionTool, made: RunAction) -> dict[str, Any]:
@@ -131,7 +131,7 @@ def invoke(driver: Driver, command: Invoke) -> Performed:
         return _delegated(driver, frame, action, agent.peers)
     tool = agent.tool(action.call.tool)
     if tool is None or tool.asks_user:
-        return one(f.ToolFailed(action.id, "unknown_tool", f"The tool '{action.call.tool}' is gone"))
+        return f.ToolFailed(action.id, "unknown_tool", f"The tool '{action.call.tool}' is gone")
     try:
         result = tool.invoke(_execution(driver, frame, action))
     except BaseException as error:  # the application's, signals included; see _raised
@@ -143,12 +143,12 @@ def invoke(driver: Driver, command: Invoke) -> Performed:
 
 def _delegated(driver: Driver, frame: Frame, action: Action, peers: PeerPort | None) -> Performed:
     if peers is None:
-        return one(f.ToolFailed(action.id, "unknown_agent", f"The agent of '{action.call.tool}' is gone"))
+        return f.ToolFailed(action.id, "unknown_agent", f"The agent of '{action.call.tool}' is gone")
     told = peers.call(_execution(driver, frame, action), lambda event: driver.relayed(action, event))
     return _invoke_later(driver, action, peers, told)
 
 
-async def _invoke_later(driver: Driver, action: Action, tool: ToolPort | PeerPort, result: Awaitable[Any]) -> Outcome:
+async def _invoke_later(driver: Driver, action: Action, tool: ToolPort | PeerPort, result: Awaitable[Any]) -> Brought:
     try:
         found = await result
     except BaseException as error:  # the application's, signals included; see _raised
@@ -203,19 +203,19 @@ def _authorization(driver: Driver, frame: Frame, action: Action) -> ActionAuthor
     )
 
 
-def returned(driver: Driver, action: Action, result: Any) -> Outcome:
+def returned(driver: Driver, action: Action, result: Any) -> Brought:
     """The receipt. A durable one is JSON, the same on the first execution and whenever it is read again."""
     if not driver.run.durable:
-        return one(f.ToolReturned(action.id, result))
+        return f.ToolReturned(action.id, result)
     try:
         stored, size = detached(result)
     except Exception as error:  # the result's own to_dict() may raise anything
         text = f"the result cannot be stored: {driver.told(error)}"
-        return one(f.EffectUnknown(action.id, "result_not_json", text), error)
+        return because(error, f.EffectUnknown(action.id, "result_not_json", text))
     if size > driver.max_result_bytes:
         text = f"the result of '{action.call.tool}' has {size} bytes; at most {driver.max_result_bytes} are stored"
-        return one(f.EffectUnknown(action.id, "result_too_large", text))
-    return one(f.ToolReturned(action.id, stored))
+        return f.EffectUnknown(action.id, "result_too_large", text)
+    return f.ToolReturned(action.id, stored)
 
 
 #: What receipts call these exceptions; others go by their own names.
@@ -225,12 +225,12 @@ _CODES: dict[type[BaseException], str] = {
 }
 
 
-def _raised(driver: Driver, action: Action, tool: ToolPort | PeerPort, error: BaseException) -> Outcome:
+def _raised(driver: Driver, action: Action, tool: ToolPort | PeerPort, error: BaseException) -> Brought:
     key, message = action.id, driver.told(error)
     if isinstance(error, ToolRejectedError):
-        return one(f.ToolRejected(key, *_rejection(error)), error)
+        return because(error, f.ToolRejected(key, *_rejection(error)))
     if isinstance(error, ToolFailedError):
-        return one(f.ToolFailed(key, printable(error.code), message), error)
+        return because(error, f.ToolFailed(key, printable(error.code), message))
     code = _CODES.get(type(error), type(error).__name__)
     harmless = not driver.run.durable or tool.read_only or (tool.idempotent and isinstance(error, Exception))
     harmless = harmless or isinstance(error, NeverBegan)

@@ -24,11 +24,13 @@ _TOOL = Price(tool_calls=1)
 
 def admit(run: Run, wanted: Sequence[Command], now: float) -> Sequence[Command]:
     """The commands that the budget permits now, with the warnings and refusals that it has to record first."""
+    if len(wanted) == 1:
+        return wanted if type(wanted[0]) in _FREE else _admit_one(run, wanted, now)
     admitted: list[Command] = []
     spent, tools = NOTHING, False
     busy: set[str] = set()
     for command in wanted:
-        cost = None if type(command) in _FREE else _cost(run, command)
+        cost = _cost(run, command)
         if cost is None:
             admitted.append(command)
             continue
@@ -47,26 +49,43 @@ def admit(run: Run, wanted: Sequence[Command], now: float) -> Sequence[Command]:
     return admitted
 
 
+def _admit_one(run: Run, wanted: Sequence[Command], now: float) -> Sequence[Command]:
+    """The same for a single command, which most passes want."""
+    [command] = wanted
+    cost = _cost(run, command)
+    if cost is None:
+        return wanted
+    frame, price = cost
+    verdict = _judge(run, frame, command, price, now)
+    if verdict is None:
+        return wanted
+    waits = type(verdict) is f.BudgetDenied and frame is not None and _running(run, frame)
+    return () if waits else [Stage(verdict)]
+
+
 def judge_reply(run: Run, frame: Frame, now: float) -> f.BudgetWarned | f.BudgetDenied | None:
     """What a model's reply turned out to cost: its output and its time are known only now."""
-    if not frame.unjudged or not run.ledger.limited or run.policy is None:
+    if run.policy is None or not run.ledger.bounds_replies(run.policy):
         return None
-    decision = run.ledger.judge(run.policy, now, NOTHING)
-    return None if decision is None else _verdict(frame.id, decision)
+    if run.ledger.far_from_limits(run.policy, now, NOTHING):
+        return None
+    return _verdict(frame.id, run.ledger.judge(run.policy, now, NOTHING))
 
 
 def _cost(run: Run, command: Command) -> tuple[Frame | None, Price] | None:
     """What a command would spend, and the frame that a refusal would end (None before a part has one)."""
     kind = type(command)
+    if kind in _FREE:
+        return None
     if kind is Compose:
         return run.frames[command.frame], _STEP if command.attempt == 0 else NOTHING  # type: ignore[union-attr]
     if kind is CallModel:
-        price = Price(int(command.attempt == 0), 1, 0, command.tokens)  # type: ignore[union-attr]
+        price = Price(1 if command.attempt == 0 else 0, 1, 0, command.tokens)  # type: ignore[union-attr]
         return run.frames[command.frame], price  # type: ignore[union-attr]
     if kind is Invoke:
         action = run.actions[command.action]  # type: ignore[union-attr]
         return run.frames[action.frame], NOTHING if action.route == "peer" else _TOOL
-    return _cost_of_fact(run, command.fact) if kind is Stage else None  # type: ignore[union-attr]
+    return _cost_of_fact(run, command.fact)  # type: ignore[union-attr]
 
 
 def _cost_of_fact(run: Run, fact: f.Fact) -> tuple[Frame | None, Price] | None:
@@ -84,18 +103,18 @@ def _cost_of_fact(run: Run, fact: f.Fact) -> tuple[Frame | None, Price] | None:
 def _judge(
     run: Run, frame: Frame | None, command: Command, price: Price, now: float
 ) -> f.BudgetWarned | f.BudgetDenied | None:
-    name = frame.id if frame else ""
     over = None
     if type(command) is Compose and frame is not None:
         over = _too_many_turns(run, frame, command, now)
     elif type(command) is Stage and type(command.fact) is f.FrameOpened:
         over = _too_many_children(run, command.fact)
+    name = frame.id if frame else ""
     if over is not None:
         return f.BudgetDenied(name, over)
-    if not run.ledger.limited or run.policy is None:
+    ledger = run.ledger
+    if not ledger.limited or run.policy is None or ledger.far_from_limits(run.policy, now, price):
         return None
-    decision = run.ledger.judge(run.policy, now, price)
-    return None if decision is None else _verdict(name, decision)
+    return _verdict(name, ledger.judge(run.policy, now, price))
 
 
 def _verdict(frame: str, decision: BudgetDecision) -> f.BudgetWarned | f.BudgetDenied | None:

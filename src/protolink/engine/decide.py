@@ -14,7 +14,7 @@ Last, ``admit`` prices everything that is wanted against the one ledger of the t
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from ..models.json import digest
@@ -34,7 +34,11 @@ def decide(run: Run, now: float) -> Sequence[Command]:
         return [Stage(f.Expired(request.id, "the time to answer has passed")) for request in late]
     if not run.open:
         return admit(run, [_next_part(run)], now)
-    wanted: list[Command] = []
+    if len(run.open) == 1:
+        [frame] = run.open.values()
+        wanted = _step(run, frame, now)
+        return admit(run, wanted, now) if wanted else wanted
+    wanted = []
     for frame in reversed(run.open.values()):
         steps = _step(run, frame, now)
         if steps and type(steps[0]) is Stage and type(steps[0].fact) is f.FrameClosed:
@@ -137,26 +141,27 @@ def _provider_down(run: Run, frame: Frame) -> list[Command]:
 
 def _actions(run: Run, frame: Frame) -> list[Command]:
     """All of a turn are prepared and judged before the first of them runs."""
-    found: dict[str, list[Action]] = {}
-    for key in frame.actions:
-        action = run.actions[key]
-        found.setdefault(action.state, []).append(action)
-    if "proposed" in found:
-        return [Prepare(action.id, run.epoch) for action in found["proposed"]]
-    if "prepared" in found:
-        return [Authorize(action.id, run.epoch) for action in found["prepared"]]
-    if "asking" in found:
-        return [_ask_approval(run, frame, action) for action in found["asking"]]
-    asks: list[Command] = [Ask(action.request) for action in found.get("asked", ()) if action.request]
-    return asks + [_start(frame, action) for action in _free(run, frame, found)]
+    if len(frame.actions) == 1:
+        action = run.actions[frame.actions[0]]
+        step = _NEXT.get(action.state)
+        return [step(run, frame, action)] if step is not None else []
+    actions = [run.actions[key] for key in frame.actions]
+    states = {action.state for action in actions}
+    for state in _TOGETHER:
+        if state in states:
+            return [_NEXT[state](run, frame, action) for action in actions if action.state == state]
+    asks = [_ask(run, frame, action) for action in actions if action.state == "asked"]
+    return asks + [_start(run, frame, action) for action in _free(run, frame, actions)]
 
 
-def _free(run: Run, frame: Frame, found: dict[str, list[Action]]) -> list[Action]:
+def _free(run: Run, frame: Frame, actions: list[Action]) -> list[Action]:
     """Those that may start now. In order, one runs at a time; what waits for a person does not hold up the others."""
-    authorized = found.get("authorized", [])
+    authorized = [action for action in actions if action.state == "authorized"]
     if frame.spec.parallel or not authorized:
         return authorized
-    if "executing" in found or ("delegated" in found and any(_goes_on(run, action) for action in found["delegated"])):
+    if any(
+        action.state == "executing" or (action.state == "delegated" and _goes_on(run, action)) for action in actions
+    ):
         return []
     return authorized[:1]
 
@@ -178,7 +183,7 @@ def _waits(run: Run, frame: Frame) -> bool:
     )
 
 
-def _start(frame: Frame, action: Action) -> Command:
+def _start(run: Run, frame: Frame, action: Action) -> Command:
     if action.route == "child":
         return Stage(f.FrameOpened(spec=action.opens, parent=action.id))
     if action.route == "input":
@@ -200,6 +205,24 @@ def _ask_approval(run: Run, frame: Frame, action: Action) -> Command:
         created_at=action.request_at or "",
     )
     return _asked(action.request, "approval", frame, action.id, request.to_dict(), action.expires)
+
+
+def _ask(run: Run, frame: Frame, action: Action) -> Command:
+    assert action.request is not None
+    return Ask(action.request)
+
+
+#: The states that all actions of a turn leave before one of them goes further.
+_TOGETHER = ("proposed", "prepared", "asking")
+
+#: What comes next for an action in this state. In others it waits: for its result, its child or its end.
+_NEXT: dict[str, Callable[[Run, Frame, Action], Command]] = {
+    "proposed": lambda run, frame, action: Prepare(action.id, run.epoch),
+    "prepared": lambda run, frame, action: Authorize(action.id, run.epoch),
+    "asking": _ask_approval,
+    "asked": _ask,
+    "authorized": _start,
+}
 
 
 def _asked(

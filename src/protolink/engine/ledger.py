@@ -80,13 +80,6 @@ class Ledger:
         limit = self.budget.max_runtime_seconds
         return None if limit is None else now + limit - self.seconds(now)
 
-    def charge(self, price: Price) -> None:
-        self.steps += price.steps
-        self.llm_calls += price.llm_calls
-        self.tool_calls += price.tool_calls
-        self.input_tokens += price.input_tokens
-        self.output_tokens += price.output_tokens
-
     def usage(self, now: float, extra: Price = NOTHING) -> BudgetUsage:
         """Usage so far, plus what ``extra`` would add."""
         return BudgetUsage(
@@ -98,13 +91,8 @@ class Ledger:
             self.seconds(now),
         )
 
-    def judge(self, policy: BudgetPolicyLike, now: float, extra: Price) -> BudgetDecision | None:
-        """The policy's word on spending ``extra``; None when every limit is far away, which is the usual case.
-
-        Limits that warned already do not warn again.
-        """
-        if self._far_from_limits(policy, now, extra):
-            return None
+    def judge(self, policy: BudgetPolicyLike, now: float, extra: Price) -> BudgetDecision:
+        """The policy's word on spending ``extra``. Limits that warned already do not warn again."""
         usage = self.usage(now, extra)
         try:
             return judge_budget(policy, self.budget, usage, self.warned)
@@ -112,8 +100,8 @@ class Ledger:
             message = f"The budget policy failed: {type(error).__name__}: {error}"
             return BudgetDecision(effect="deny", message=message, usage=usage, metadata={"policy_failed": True})
 
-    def _far_from_limits(self, policy: BudgetPolicyLike, now: float, extra: Price) -> bool:
-        """Spares the built-in policy the question that it would answer with a plain allow."""
+    def far_from_limits(self, policy: BudgetPolicyLike, now: float, extra: Price) -> bool:
+        """Spares the built-in policy the question that it would answer with a plain allow, which is the usual case."""
         if type(policy) is not BudgetPolicy or not 0 < policy.warning_ratio <= 1:
             return False
         share = policy.warning_ratio
@@ -122,6 +110,12 @@ class Ledger:
                 return False
         seconds = self.budget.max_runtime_seconds
         return seconds is None or self.seconds(now) < seconds * share
+
+    def bounds_replies(self, policy: BudgetPolicyLike) -> bool:
+        """True when a reply may be too much although its call was permitted: only its output and its time are news."""
+        if type(policy) is not BudgetPolicy:
+            return self.limited
+        return self.budget.max_output_tokens is not None or self.budget.max_runtime_seconds is not None
 
     def restore(self, usage: dict[str, Any]) -> None:
         """Take over counters that were corrected by hand."""

@@ -50,35 +50,22 @@ def start(record: Record, task: Task | None = None) -> Run:
     return run
 
 
+#: What a fact does to the run, at its time. True: the task's list of events tells it. A fact that comes too late, about
+#: a request that is closed or an action that has moved on, proves nothing.
+Rule = Callable[[Run, Any, float], bool | None]
+
+
 def evolve(run: Run, record: Record) -> None:
     """Take one fact over. Facts that come too late (for what is closed or settled) change nothing."""
     fact = record.fact
-    in_time = _RECEIPTS.get(type(fact))
-    proves = in_time is not None and in_time(run, fact)
-    _RULES[type(fact)](run, fact, record.at)
+    told = _RULES[type(fact)](run, fact, record.at)
     run.n = record.n + 1
     run.at = record.at
-    if proves:
+    if told:
         record_receipt(run, record)
 
 
-def _always(run: Run, fact: Fact) -> bool:
-    return True
-
-
-def _while_asked(run: Run, fact: f.Answered | f.Expired) -> bool:
-    return fact.request in run.requests
-
-
-def _is_of_an_action(run: Run, fact: f.Relayed) -> bool:
-    return str(fact.event["type"]).startswith("action.")
-
-
-def _while(*states: str) -> Callable[[Run, Any], bool]:
-    return lambda run, fact: run.actions[fact.action].state in states
-
-
-_RULES: dict[type[Fact], Callable[[Run, Any, float], None]] = {
+_RULES: dict[type[Fact], Rule] = {
     f.Resumed: runs.resumed,
     f.Parked: runs.parked,
     f.CancelRequested: runs.cancel_requested,
@@ -109,25 +96,4 @@ _RULES: dict[type[Fact], Callable[[Run, Any, float], None]] = {
     f.Emitted: actions.emitted,
     f.Relayed: actions.relayed,
     f.Adopted: runs.adopted,
-}
-
-#: Facts that prove something, and when: one about a request that is closed, or an action that has moved on, is late.
-_RECEIPTS: dict[type[Fact], Callable[[Run, Any], bool]] = {
-    f.ToolStarted: _always,
-    f.ToolReturned: _while("executing", "uncertain"),
-    f.ToolRejected: _while("executing", "uncertain"),
-    f.ToolFailed: _while("executing", "uncertain"),
-    f.EffectUnknown: _while("executing", "uncertain"),
-    f.Reconciled: _always,
-    f.Refused: _while("proposed"),
-    f.Decided: _while("prepared"),
-    f.Answered: _while_asked,
-    f.Asked: _always,
-    f.Expired: _while_asked,
-    f.Emitted: _always,
-    f.Relayed: _is_of_an_action,
-    f.FrameOpened: _always,
-    f.FrameClosed: _always,
-    f.BudgetDenied: _always,
-    f.BudgetWarned: _always,
 }

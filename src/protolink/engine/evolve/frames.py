@@ -5,16 +5,13 @@ from __future__ import annotations
 from ...models import Task
 from .. import facts as f
 from ..facts import Spec
-from ..ledger import Price
 from ..state import Action, Frame, Run, Scope
 from ..task import record_answer, record_state
 from .runs import void
 from .settle import fail, never_done, propose, reject, settle, succeed
 
-_ONE_STEP = Price(steps=1)
 
-
-def frame_opened(run: Run, fact: f.FrameOpened, at: float) -> None:
+def frame_opened(run: Run, fact: f.FrameOpened, at: float) -> bool:
     spec = run.parts[fact.part] if fact.part is not None else fact.spec
     assert spec is not None
     parent = run.actions[fact.parent] if fact.parent else None
@@ -28,6 +25,7 @@ def frame_opened(run: Run, fact: f.FrameOpened, at: float) -> None:
     if fact.part is not None:
         run.next_part = fact.part + 1
     begin(run, frame)
+    return fact.parent is not None
 
 
 def open_scope(run: Run, spec: Spec, parent: Action, at: float) -> str:
@@ -48,7 +46,7 @@ def open_scope(run: Run, spec: Spec, parent: Action, at: float) -> str:
 def begin(run: Run, frame: Frame) -> None:
     spec = frame.spec
     if spec.call is not None:
-        run.ledger.charge(_ONE_STEP)
+        run.ledger.steps += 1
         propose(run, frame, (spec.call,))
     elif spec.no_model:
         frame.fault = {"code": "no_llm", "message": f"Agent '{run.scope(frame).agent}' has no model to infer with"}
@@ -58,7 +56,7 @@ def begin(run: Run, frame: Frame) -> None:
         frame.history.add_user(spec.prompt)
 
 
-def frame_closed(run: Run, fact: f.FrameClosed, at: float) -> None:
+def frame_closed(run: Run, fact: f.FrameClosed, at: float) -> bool:
     frame = run.open.pop(fact.frame)
     frame.open = False
     frame.outcome, frame.error = fact.outcome, fact.error
@@ -72,6 +70,7 @@ def frame_closed(run: Run, fact: f.FrameClosed, at: float) -> None:
         return_to_caller(run, frame, at)
     else:
         close_part(run, frame, at)
+    return frame.parent is not None
 
 
 def close_part(run: Run, frame: Frame, at: float) -> None:

@@ -7,11 +7,9 @@ from typing import Any
 from ...models.turn import Call
 from .. import facts as f
 from ..facts import Proposal
-from ..ledger import Price
 from ..state import Action, Frame, Request, Run
 from .settle import deny, fail, succeed
 
-_ONE_TOOL = Price(tool_calls=1)
 #: Reason of an Expired that closes a live question nobody is there to answer.
 NO_HANDLER = "no handler"
 
@@ -29,18 +27,18 @@ def asked(run: Run, fact: f.Asked, at: float) -> None:
     action.state, action.request, action.stale = "asked", fact.request, False
     if fact.kind == "input":
         frame.recent.append(action.key)
-        run.ledger.charge(_ONE_TOOL)
+        run.ledger.tool_calls += 1
 
 
-def answered(run: Run, fact: f.Answered, at: float) -> None:
+def answered(run: Run, fact: f.Answered, at: float) -> bool:
     request = run.requests.pop(fact.request, None)
     if request is None:
-        return
+        return False
     answered = {"response": fact.response, "reason": fact.reason, "by": fact.by, "kind": request.kind}
     run.responses[request.id] = answered
     if request.action is None:
         granted(run.frames[request.frame], request.kind)
-        return
+        return False
     action = run.actions[request.action]
     if request.kind == "input":
         succeed(run, action, input_result(request, "declined" if fact.response is None else "answered", fact.response))
@@ -53,6 +51,7 @@ def answered(run: Run, fact: f.Answered, at: float) -> None:
     else:
         reason = fact.reason or (action.decision.reason if action.decision else "Denied")
         deny(run, action, reason)
+    return True
 
 
 def granted(frame: Frame, kind: str) -> None:
@@ -78,13 +77,13 @@ def replace(run: Run, old: Action, edit: Proposal) -> None:
     frame.actions[old.index] = edit.action
 
 
-def expired(run: Run, fact: f.Expired, at: float) -> None:
+def expired(run: Run, fact: f.Expired, at: float) -> bool:
     request = run.requests.pop(fact.request, None)
     if request is None:
-        return
+        return False
     run.responses[request.id] = {"status": "expired", "reason": fact.reason, "kind": request.kind}
     if request.action is None:
-        return
+        return False
     action = run.actions[request.action]
     if fact.reason == NO_HANDLER and request.kind == "input":
         fail(run, action, {"code": "no_input_handler", "message": "Nobody is connected to answer the question"})
@@ -95,3 +94,4 @@ def expired(run: Run, fact: f.Expired, at: float) -> None:
         deny(run, action, message, code="approval_required")
     else:
         deny(run, action, fact.reason)
+    return True

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from .. import facts as f
-from ..ledger import Price
 from ..observe import speak
 from ..state import Frame, Run
 from .settle import propose
@@ -20,7 +19,10 @@ def composed(run: Run, fact: f.Composed, at: float) -> None:
 def model_started(run: Run, fact: f.ModelStarted, at: float) -> None:
     frame = run.frames[fact.frame]
     frame.model = "calling"
-    run.ledger.charge(Price(int(fact.attempt == 0), 1, 0, fact.tokens))
+    ledger = run.ledger
+    ledger.steps += fact.attempt == 0
+    ledger.llm_calls += 1
+    ledger.input_tokens += fact.tokens
 
 
 def model_replied(run: Run, fact: f.ModelReplied, at: float) -> None:
