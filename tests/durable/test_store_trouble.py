@@ -10,9 +10,10 @@ from typing import Any
 
 import pytest
 
-from protolink import RunBusyError, RunContext, RunInterrupted, UncertainExecutionError
+from protolink import Agent, RunBusyError, RunContext, RunInterrupted, Task, UncertainExecutionError
 from protolink.errors import DurableExecutionError, StoreCorruptError, StoreUnavailableError
 from protolink.journal import SQLiteDurableStore
+from protolink.llms import MockLLM
 from protolink.tools import Tool, ask_user_tool
 
 CALL = ("publish", {"text": "hello"})
@@ -406,3 +407,24 @@ async def test_an_edited_view_that_equals_the_stored_one_changes_nothing(inferre
     store.save("run-1", token, before.status, {key: v for key, v in before.data.items() if key != "facts"})
     store.release("run-1", token)
     assert store.get("run-1") == before
+
+
+async def test_child_that_began_while_the_store_was_away_is_found_by_its_own_run_id(tape: Any, clock: Any) -> None:
+    outage = Outage(tape)
+
+    def delegate(history: Any, prompt: str) -> Any:
+        if len(history) > 2:
+            return "done"
+        outage.away = True  # the reply, and the child that it begins, cannot be stored
+        return {"type": "agent_call", "agent": "kid", "action": "infer", "prompt": "help"}
+
+    kid = Agent(name="kid", description="helps", llm=MockLLM(default_response="helped"))
+    lead = Agent(name="lead", llm=MockLLM(response_callback=delegate), subagents=[kid], durability=outage, clock=clock)
+    task = Task.create_infer(prompt="go", context=RunContext(run_id="run-1"))
+    with pytest.raises(StoreUnavailableError):
+        await lead.run_task(task)
+    outage.away = False
+    again = await lead.resume_task("run-1")
+    assert again.state.value == "completed"
+    [child] = again.metadata["subagent_runs"]
+    assert outage.get(child["run_id"]).data["root_run_id"] == "run-1"

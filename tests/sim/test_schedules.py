@@ -8,6 +8,9 @@ from tests.sim.schedules import Simulation
 
 SAMPLE = 300
 
+#: Seeds beyond the sample that found a fault once.
+FOUND = (59357,)
+
 
 def test_random_schedules_change_nothing(simulated: Callable[[int], None]) -> None:
     with Simulation() as simulation:
@@ -18,6 +21,11 @@ def test_random_schedules_change_nothing(simulated: Callable[[int], None]) -> No
     assert totals.problems == {}
     assert (totals.schedules, totals.twice, totals.lost, totals.stuck) == (SAMPLE, 0, 0, 0)
     assert totals.drives > 2 * SAMPLE, "the schedules hardly disturbed anything"
+
+
+def test_schedules_that_found_a_fault_find_it_no_more() -> None:
+    with Simulation() as simulation:
+        assert {seed: simulation.run(seed) for seed in FOUND} == {seed: [] for seed in FOUND}
 
 
 def test_a_seed_gives_the_same_schedule() -> None:

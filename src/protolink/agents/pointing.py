@@ -50,6 +50,8 @@ class PointingJournal:
             adapter.point_to_root(self.store, spec.run_id, name, root_run_id=self.run_id, parent_run_id=parent)
 
     def append_now(self, records: Sequence[Record], status: str) -> None:
+        """``append``, blocking. What a drive kept when its store was away may begin a child, too."""
+        self._point(_children(records))
         self._journal.append_now(records, status)
 
     def renew(self) -> None:
