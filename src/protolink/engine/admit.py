@@ -27,7 +27,7 @@ def admit(run: Run, wanted: Sequence[Command], now: float) -> Sequence[Command]:
     if len(wanted) == 1:
         return wanted if type(wanted[0]) in _FREE else _admit_one(run, wanted, now)
     admitted: list[Command] = []
-    spent, tools = NOTHING, False
+    spent, tools, opened = NOTHING, False, 0
     busy: set[str] = set()
     for command in wanted:
         cost = _cost(run, command)
@@ -36,9 +36,10 @@ def admit(run: Run, wanted: Sequence[Command], now: float) -> Sequence[Command]:
             continue
         frame, price = cost
         total = _sum(spent, price)
-        verdict = _judge(run, frame, command, total, now)
+        verdict = _judge(run, frame, command, total, now, opened)
         if verdict is None:
             spent = total
+            opened += _opens_child(command)
             busy.add(frame.id if frame else "")
             tools = tools or type(command) is Invoke
             admitted.append(command)
@@ -101,13 +102,13 @@ def _cost_of_fact(run: Run, fact: f.Fact) -> tuple[Frame | None, Price] | None:
 
 
 def _judge(
-    run: Run, frame: Frame | None, command: Command, price: Price, now: float
+    run: Run, frame: Frame | None, command: Command, price: Price, now: float, opened: int = 0
 ) -> f.BudgetWarned | f.BudgetDenied | None:
     over = None
     if type(command) is Compose and frame is not None:
         over = _too_many_turns(run, frame, command, now)
     elif type(command) is Stage and type(command.fact) is f.FrameOpened:
-        over = _too_many_children(run, command.fact)
+        over = _too_many_children(run, command.fact, opened)
     name = frame.id if frame else ""
     if over is not None:
         return f.BudgetDenied(name, over)
@@ -140,8 +141,12 @@ def _too_many_turns(run: Run, frame: Frame, command: Compose, now: float) -> dic
     ).to_dict()
 
 
-def _too_many_children(run: Run, fact: f.FrameOpened) -> dict[str, Any] | None:
-    found = _child_limit(run, fact.spec) if fact.spec is not None else None
+def _opens_child(command: Command) -> bool:
+    return type(command) is Stage and type(command.fact) is f.FrameOpened and command.fact.spec is not None
+
+
+def _too_many_children(run: Run, fact: f.FrameOpened, opened: int) -> dict[str, Any] | None:
+    found = _child_limit(run, fact.spec, opened) if fact.spec is not None else None
     if found is None:
         return None
     name, limit, observed, message = found
@@ -150,13 +155,21 @@ def _too_many_children(run: Run, fact: f.FrameOpened) -> dict[str, Any] | None:
     ).to_dict()
 
 
-def _child_limit(run: Run, spec: f.Spec) -> tuple[str, int, int, str] | None:
-    depth = run.limits.get("above", 0) + spec.agent.count("/") + 1
-    most, deepest = run.limits.get("max_children"), run.limits.get("max_depth")
+def _child_limit(run: Run, spec: f.Spec, opened: int) -> tuple[str, int, int, str] | None:
+    """``opened``: children admitted in the same pass. Too many at once wait for others of their turn to end; when no
+    other of it runs, nobody else will make room for certain, so the call fails at once (see ``admit``).
+    """
+    above = run.limits.get("above", 0)
+    depth = above + spec.agent.count("/") + 1
+    most, deepest, at_once = (run.limits.get(name) for name in ("max_children", "max_depth", "max_concurrency"))
+    children = run.children + opened + 1
     if deepest is not None and depth > deepest:
         return "max_depth", deepest, depth, f"Subagent nesting depth exceeded: {depth} > {deepest}"
-    if most is not None and run.children >= most:
-        return "max_children", most, run.children + 1, f"Subagent count exceeded: {run.children + 1} > {most}"
+    if most is not None and children > most:
+        return "max_children", most, children, f"Subagent count exceeded: {children} > {most}"
+    active = above + sum(frame.parent is not None and not run.waits(frame) for frame in run.open.values()) + opened + 1
+    if at_once is not None and active > at_once:
+        return "max_concurrency", at_once, active, f"Too many subagents at once: {active} > {at_once}"
     return None
 
 

@@ -168,19 +168,7 @@ def _free(run: Run, frame: Frame, actions: list[Action]) -> list[Action]:
 
 def _goes_on(run: Run, action: Action) -> bool:
     """True while the child of a delegated action can do something by itself."""
-    return action.child is not None and not _waits(run, run.frames[action.child])
-
-
-def _waits(run: Run, frame: Frame) -> bool:
-    """True when nothing in the frame can go on before somebody outside answers."""
-    if frame.waiting is not None:
-        return True
-    unsettled = [action for key in frame.actions if not (action := run.actions[key]).settled]
-    return bool(unsettled) and all(
-        action.state == "asked"
-        or (action.state == "delegated" and action.child is not None and _waits(run, run.frames[action.child]))
-        for action in unsettled
-    )
+    return action.child is not None and not run.waits(run.frames[action.child])
 
 
 def _start(run: Run, frame: Frame, action: Action) -> Command:

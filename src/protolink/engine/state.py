@@ -200,6 +200,17 @@ class Run:
                 return True
         return False
 
+    def waits(self, frame: Frame) -> bool:
+        """True when nothing in the frame can go on before somebody outside answers."""
+        if frame.waiting is not None:
+            return True
+        unsettled = [action for key in frame.actions if not (action := self.actions[key]).settled]
+        return bool(unsettled) and all(
+            action.state == "asked"
+            or (action.state == "delegated" and action.child is not None and self.waits(self.frames[action.child]))
+            for action in unsettled
+        )
+
     def scope(self, frame: Frame) -> Scope:
         return self.scopes[frame.scope]
 

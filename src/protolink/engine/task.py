@@ -206,7 +206,8 @@ def receipt(run: Run, frame: Frame, action: Action, at: float) -> Artifact | Non
     metadata = {"source": "inference", "action_kind": kind, "step": action.turn, "result_omitted": omitted}
     label = "action_rejection" if action.state == "rejected" else "action_result"
     number = action.id.removeprefix("action_")
-    return Artifact(f"art_{number}", [Part("json", body)], metadata, stamp(at), label, name, None, None, action.id)
+    when: Any = at  # written as text when it is read
+    return Artifact(f"art_{number}", [Part("json", body)], metadata, when, label, name, None, None, action.id)
 
 
 def action_kind(action: Action) -> str:
