@@ -185,6 +185,39 @@ async def test_a_misspoken_native_turn_keeps_the_providers_counts() -> None:
     assert caught.value.reply.raw == "protolink_delegate_agent {}"
 
 
+@pytest.mark.parametrize(
+    "call",
+    [Call("c", "read", {"path": float("nan")}), Call("c", "read", {"path": "\ud83d"}), Call("c", "read\ud83d")],
+)
+async def test_a_native_call_that_is_no_json_is_misspoken(call: Call) -> None:
+    turn = ModelTurn("I read.", (call,), usage={"input_tokens": 7, "output_tokens": 3})
+    with pytest.raises(Misspoken) as caught:
+        await port(MockLLM(sequential_responses=[turn], tool_calling="native")).reply(asked(), None)
+    reply = caught.value.reply
+    assert (reply.raw, reply.input_tokens, reply.output_tokens) == ("I read.", 7, 3)
+    caught.value.error.encode()
+
+
+@pytest.mark.parametrize("streamed", [False, True])
+@pytest.mark.parametrize("turn", ["cut \ud83d", ModelTurn("cut \ud83d", raw="raw \ud83d")])
+async def test_half_a_character_of_a_reply_is_spelled_out(turn: Any, streamed: bool) -> None:
+    shown: list[str] = []
+    llm = MockLLM(sequential_responses=[turn], tool_calling="native")
+    reply = await port(llm).reply(asked(), shown.append if streamed else None)
+    assert (reply.text, shown) == ("cut \\ud83d", ["cut \\ud83d"] if streamed else [])
+    assert reply.raw in (None, "raw \\ud83d")
+
+
+async def test_half_a_character_of_a_misspoken_reply_is_spelled_out() -> None:
+    class Writing(MockLLM):
+        async def call(self, history: ConversationHistory) -> str:
+            return '{"type":"final","text":"\ud83d"}'
+
+    with pytest.raises(Misspoken) as caught:
+        await port(Writing()).reply(asked(), None)
+    assert caught.value.reply.raw == '{"type":"final","text":"\\ud83d"}'
+
+
 async def test_errors_of_the_model_pass_through() -> None:
     with pytest.raises(ConnectionError):
         await port(MockLLM(sequential_responses=[ConnectionError("down")])).reply(asked(), None)

@@ -173,3 +173,12 @@ def test_truncate_wants_a_count(count: object) -> None:
 def test_truncate_keeps_a_leading_note() -> None:
     history = History().add_user("a").add_system("note").add_user("b").truncate(2)
     assert shown(history) == [("system", "note"), ("user", "b")]
+
+
+def test_copies_share_the_prompt_that_is_given_as_a_message() -> None:
+    prompt = HistoryMessage("system", "one for all")
+    history = History("sys").add_user("a")
+    twins = [history.with_system(prompt), history.with_system(prompt)]
+    assert [shown(twin) for twin in twins] == [[("system", "one for all"), ("user", "a")]] * 2
+    assert twins[0].messages_raw()[0] is twins[1].messages_raw()[0] is prompt
+    assert history.system_prompt == "sys"

@@ -17,7 +17,8 @@ from typing import Any, ClassVar
 import pytest
 
 import protolink
-from protolink.models.value import dataclass, value
+from protolink.models.ids import utc_now
+from protolink.models.value import dataclass, moment, value
 
 SOURCE = Path(protolink.__file__).parents[1]
 
@@ -203,3 +204,48 @@ assert made == [{"init": False, "repr": False, "eq": False, "match_args": False}
 """
     done = subprocess.run([sys.executable, "-c", code, str(SOURCE)], capture_output=True, text=True, check=False)
     assert done.stderr == ""
+
+
+@dataclass(slots=True)
+class Open:
+    item: str
+    at: str = moment()
+
+
+@dataclass(frozen=True, slots=True)
+class Closed:
+    item: str
+    at: str = moment()
+
+
+@pytest.mark.parametrize("cls", [Open, Closed])
+def test_moment_is_the_time_of_making_as_text(cls: type[Any]) -> None:
+    before = utc_now()
+    made = cls("a")
+    after = utc_now()
+    assert before <= made.at <= after
+    assert dataclasses.asdict(made) == {"item": "a", "at": made.at}
+    assert dataclasses.replace(made, item="b").at == made.at
+
+
+@pytest.mark.parametrize("cls", [Open, Closed])
+@pytest.mark.parametrize("twin", [copy.copy, copy.deepcopy, lambda each: pickle.loads(pickle.dumps(each))])
+def test_moment_is_the_same_in_copies_made_before_it_is_read(cls: type[Any], twin: Callable[[Any], Any]) -> None:
+    made = cls("a")
+    other = twin(made)
+    assert (other, other.at) == (made, made.at)
+
+
+@pytest.mark.parametrize("cls", [Open, Closed])
+@pytest.mark.parametrize("given", [1796083200.5, "2026-12-01T00:00:00.500000+00:00"])
+def test_moment_is_given_as_seconds_or_text(cls: type[Any], given: Any) -> None:
+    assert cls("a", given).at == "2026-12-01T00:00:00.500000+00:00"
+    assert cls("a", at=1796083200).at == "2026-12-01T00:00:00.000000+00:00"
+
+
+def test_moment_is_as_frozen_as_its_class() -> None:
+    made, closed = Open("a"), Closed("a")
+    made.at = "then"
+    assert made.at == "then"
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        closed.at = "then"  # type: ignore[misc]

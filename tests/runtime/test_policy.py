@@ -293,6 +293,14 @@ def test_an_action_without_capabilities_is_allowed() -> None:
     assert (decision.effect, decision.matched_capabilities) == (ALLOW, ())
 
 
+def test_the_decision_on_actions_without_capabilities_is_todays() -> None:
+    policy = CapabilityPolicy(name="old")
+    assert policy.decide(needing(), RunContext()).policy_name == "old"
+    policy.name = "new"
+    assert policy.decide(needing(), RunContext()).policy_name == "new"
+    assert policy.decide(needing(), RunContext(canceled=True)).effect is DENY
+
+
 @pytest.mark.claim("POL-034")
 def test_matched_capabilities_are_those_of_the_strongest_effect() -> None:
     policy = CapabilityPolicy({"a": "ask", "b": "ask", "c": "allow"})

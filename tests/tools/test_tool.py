@@ -269,6 +269,23 @@ def test_arguments_are_validated_before_preparation_and_again_before_execution(e
     assert calls == ["built"]
 
 
+def test_function_needs_only_its_action_and_checks_it_too() -> None:
+    tool = Tool.from_callable(lambda a: [a], name="wrap")
+    action = prepared(tool, a=1)
+    assert tool.alone is not None
+    assert tool.alone(action) == [1]
+    with pytest.raises(InvalidArguments):
+        tool.alone(action.with_payload({}))
+
+
+def test_subclass_that_looks_at_its_execution_is_given_one() -> None:
+    class Telling(Tool):
+        def invoke(self, execution: ToolExecution) -> Any:
+            return execution.task_id
+
+    assert Telling.from_callable(lambda a: a, name="tell").alone is None
+
+
 @pytest.mark.parametrize("mode", [None, "inline"])
 def test_plain_function_is_called_directly(mode: Any, execution_of: ExecutionOf) -> None:
     tool = Tool.from_callable(lambda a: (a, threading.get_ident()), name="where", sync_execution=mode)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from ..drive.ports import AgentPort, Approver, ModelPort, PeerPort, QuestionTool, ToolPort
+from ..drive.ports import AgentPort, Approver, ModelPort, PeerPort
 from ..engine.facts import Proposal, Spec
 from ..llms import LLM
 from ..llms.port import LLMPort
@@ -35,7 +35,8 @@ class Node:
         self.name = agent.name
         self.path = path
         self._agent = agent
-        self._roster = agent.roster
+        self.tool = agent.roster.callable_tool
+        self.worker = agent.roster.worker
         policies = (*above, agent.policy)
         self.policy = PolicyChain(policies)
         own = {name: OwnHandler(child) for name, child in agent.roster.children.items() if child.handles_itself}
@@ -61,14 +62,8 @@ class Node:
             for name, child in agent.roster.children.items()
         }
 
-    def tool(self, name: str) -> ToolPort | QuestionTool | None:
-        return self._roster.callable_tool(name)
-
     def tool_names(self) -> Sequence[str]:
-        return list(self._roster.tools)
-
-    def worker(self, name: str) -> tuple[str, str | None] | None:
-        return self._roster.worker(name)
+        return list(self._agent.roster.tools)
 
     def spec(self, frame: str, *, prompt: Any = None, call: Proposal | None = None, **more: Any) -> Spec:
         model = self.model

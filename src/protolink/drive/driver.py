@@ -29,7 +29,7 @@ from ..runtime import CancellationToken, RunContext, RunEvent
 from .authorize import ask, authorize
 from .clock import SystemClock
 from .defaults import MAX_RESULT_BYTES, STORE_PATIENCE
-from .limit import Limit
+from .limit import Limit, limited
 from .log import Log, Sink
 from .model_call import call_model, compose
 from .outcome import Brought, Outcome, Performed, broken, given_up, never_began, printable, subject
@@ -116,7 +116,7 @@ class Driver:
         return found
 
     def limit(self, when: float | None) -> Limit:
-        return Limit(self.clock, when)
+        return limited(self.clock, when)
 
     def time(self) -> str:
         return stamp(self.clock.now())

@@ -23,8 +23,11 @@ def repeat_key(call: Call) -> str:
 
 def _ordered(value: Any) -> Any:
     if type(value) is dict:
-        return {key: _ordered(value[key]) for key in sorted(value)}
+        return {key: _ordered(item) if type(item := value[key]) in _NESTED else item for key in sorted(value)}
     return [_ordered(item) for item in value] if type(value) is list else value
+
+
+_NESTED = frozenset((dict, list))
 
 
 def is_repeat(frame: Frame, action: Action, key: str) -> bool:

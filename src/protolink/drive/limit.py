@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Callable
 from types import TracebackType
 
+from .clock import SystemClock
 from .ports import Clock
 
 
@@ -37,3 +38,11 @@ class Limit:
         assert self._task is not None
         self.expired = True
         self._task.cancel()
+
+
+def limited(clock: Clock, when: float | None) -> Limit:
+    """The limit for a piece of work. Without a deadline nothing happens to it, so all such work shares one."""
+    return _UNLIMITED if when is None else Limit(clock, when)
+
+
+_UNLIMITED = Limit(SystemClock(), None)

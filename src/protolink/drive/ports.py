@@ -108,7 +108,11 @@ class ToolTraits(Protocol):
 
 
 class ToolPort(ToolTraits, Protocol):
-    """A tool that does something. ``asks_user`` tells it from a QuestionTool, for type checkers too."""
+    """A tool that does something. ``asks_user`` tells it from a QuestionTool, for type checkers too.
+
+    One that looks at its action and at nothing else of its run may have ``alone``: what to call with the authorized
+    action in place of ``invoke``, or None. Then no ToolExecution has to be put together.
+    """
 
     @property
     def asks_user(self) -> Literal[False]: ...

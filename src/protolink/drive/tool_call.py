@@ -8,7 +8,7 @@ idempotent).
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Any
 
 from ..engine import facts as f
@@ -133,7 +133,8 @@ def invoke(driver: Driver, command: Invoke) -> Performed:
     if tool is None or tool.asks_user:
         return f.ToolFailed(action.id, "unknown_tool", f"The tool '{action.call.tool}' is gone")
     try:
-        result = tool.invoke(_execution(driver, frame, action))
+        alone: Callable[[RunAction], Any] | None = getattr(tool, "alone", None)
+        result = alone(action.prepared) if alone is not None else tool.invoke(_execution(driver, frame, action))
     except BaseException as error:  # the application's, signals included; see _raised
         return _raised(driver, action, tool, error)
     if hasattr(type(result), "__await__"):

@@ -22,6 +22,9 @@ DEFAULT_RESPONSE = "Unprocessed generic mock response"
 
 _SPEAKERS = frozenset({"call", "call_stream", "call_action", "call_action_stream"})
 
+#: What most scripts answer; there is no need to ask whether it has to be awaited.
+_AT_ONCE = (ModelTurn, dict, str)
+
 Callback = Callable[[ConversationHistory, str], Any | Awaitable[Any]]
 
 
@@ -130,7 +133,7 @@ class MockLLM(LLM):
     def _speaks_for_itself(self) -> bool:
         """False when a subclass or a test put its own method in front of the script."""
         kind = type(self)
-        if not _SPEAKERS.isdisjoint(self.__dict__):
+        if not self.__dict__.keys().isdisjoint(_SPEAKERS):
             return False
         return kind is MockLLM or all(getattr(kind, name) is getattr(MockLLM, name) for name in _SPEAKERS)
 
@@ -139,7 +142,8 @@ class MockLLM(LLM):
             response = self._scripted(history)
         else:
             response = self.response_callback(history, history.system_prompt or "")
-            response = await response if inspect.isawaitable(response) else response
+            if not isinstance(response, _AT_ONCE) and inspect.isawaitable(response):
+                response = await response
         if response is None:
             response = self.default_response
         if isinstance(response, BaseException):

@@ -133,9 +133,10 @@ def unmapped(name: str, args: Mapping[str, Any]) -> tuple[str, dict[str, Any]]:
 
 def mapped_turn(turn: ModelTurn) -> ModelTurn:
     """The turn with its delegation calls mapped. The turn itself when it has none."""
-    if not any(call.tool in (DELEGATE, CALL_AGENT_TOOL) for call in turn.calls):
-        return turn
-    return replace(turn, calls=tuple(map(mapped, turn.calls)))
+    for call in turn.calls:
+        if call.tool == DELEGATE or call.tool == CALL_AGENT_TOOL:
+            return replace(turn, calls=tuple(map(mapped, turn.calls)))
+    return turn
 
 
 def _infer(call: Call) -> dict[str, Any]:

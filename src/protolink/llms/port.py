@@ -10,10 +10,9 @@ from collections.abc import Callable, Mapping, Sequence
 from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
-from pydantic_core import to_json
-
 from ..drive.ports import Misspoken, Reply
-from ..models import ConversationHistory, LLMModelProfile, estimate_tokens
+from ..models import ConversationHistory, HistoryMessage, LLMModelProfile, estimate_tokens
+from ..models.json import encode
 from ..models.turn import AGENT_CALL, ModelTurn
 from ..runtime import ContextItem, ContextManifest, RunContext
 from ..runtime.manifest import declaration_tokens
@@ -58,14 +57,16 @@ class LLMPort:
             agent_cards=cards,
             override=override,
         )
+        self._prompt = HistoryMessage("system", self.system_prompt) if self.system_prompt else None
         self._llm = llm
         self._agent_name = agent_name
         self._tools = {tool.name: tool for tool in tools}
         self._cards = tuple(cards)
         self._native = llm.resolve_tool_calling() == "native"
         self._prices = profile if llm.metrics_enabled and _priced(profile) else None
-        self._prompt_tokens = estimate_tokens(self.system_prompt)
         self._tool_tokens = declaration_tokens(self._tools, [_shown(card) for card in cards])
+        inside = 0 if self._native else self._tool_tokens  # the prompt of a JSON model tells of the tools, too
+        self._prompt_tokens = estimate_tokens(self.system_prompt) - inside
         self._declared = {"tools": len(self._tools), "agents": len(self._cards)}
 
     def sections(self, history: ConversationHistory, query: Any) -> tuple[int, int, int, int]:
@@ -107,29 +108,58 @@ class LLMPort:
         started = perf_counter()
         try:
             turn = await self._llm.turn(
-                history.with_system(self.system_prompt), tools=self._tools, agent_cards=self._cards, emit=emit
+                history.with_system(self._prompt), tools=self._tools, agent_cards=self._cards, emit=_cleaned(emit)
             )
+            calls = _call_tokens(turn)
         except ActionParseError as error:
             spoken = ModelTurn("", raw=error.raw, usage=error.usage)
-            raise Misspoken(str(error), self._reply(spoken, history, started)) from error
-        return self._reply(turn, history, started)
+            raise Misspoken(_clean(str(error)), self._reply(spoken, 0, history, started)) from error
+        return self._reply(turn, calls, history, started)
 
-    def _reply(self, turn: ModelTurn, history: ConversationHistory, started: float) -> Reply:
-        taken, given = _count(turn.usage, _INPUT_KEYS), _count(turn.usage, _OUTPUT_KEYS)
+    def _reply(self, turn: ModelTurn, calls: int, history: ConversationHistory, started: float) -> Reply:
+        usage = turn.usage
+        taken = _count(usage, _INPUT_KEYS) if usage else None
+        given = _count(usage, _OUTPUT_KEYS) if usage else None
         estimated = taken is None or given is None
         if taken is None:
             taken = self._system_tokens(history) + self._tool_tokens + history.tokens
-        if given is None:
-            given = _said_tokens(turn)
-        raw = None if turn.raw == turn.text else turn.raw
+        if given is None:  # the size of what came, where that is known
+            given = estimate_tokens(turn.text) + calls if turn.raw is None else estimate_tokens(turn.raw)
+        raw = None if turn.raw is None or turn.raw == turn.text else _clean(turn.raw)
         latency_ms = (perf_counter() - started) * 1000
         metrics = {} if self._prices is None else {"cost": _cost(self._prices, taken, given, estimated)}
-        return Reply(turn.text, turn.calls, raw, taken, given, estimated, self._native, latency_ms, metrics)
+        return Reply(_clean(turn.text), turn.calls, raw, taken, given, estimated, self._native, latency_ms, metrics)
 
     def _system_tokens(self, history: ConversationHistory) -> int:
         """Tokens of the system section: our prompt in place of the history's own, and later system messages."""
-        inside = 0 if self._native else self._tool_tokens
-        return max(0, self._prompt_tokens + history.later_system_tokens - inside)
+        return max(0, self._prompt_tokens + history.later_system_tokens)
+
+
+def _call_tokens(turn: ModelTurn) -> int:
+    """Estimated size of the calls, by the JSON actions that would say the same.
+
+    Arguments that are no JSON can neither be shown nor stored: the model is told, as of any call it got wrong.
+    """
+    tokens = 0
+    for call in turn.calls:
+        kind = AGENT_CALL if call.tool == AGENT_CALL else "tool_call"
+        try:
+            tokens += estimate_tokens({"type": kind, "tool": call.tool, "args": call.args})
+            if not call.id.isascii():
+                encode(call.id)
+        except TypeError as error:
+            raw = turn.raw or turn.text
+            raise ActionParseError(f"the call of {call.tool} is no JSON: {error}", raw=raw, usage=turn.usage) from error
+    return tokens
+
+
+def _cleaned(emit: Callable[[str], None] | None) -> Callable[[str], None] | None:
+    return None if emit is None else lambda text: emit(_clean(text))
+
+
+def _clean(text: str) -> str:
+    """What a model wrote, as it can be stored: a cut-off escape sequence leaves half a character behind."""
+    return text if text.isascii() else text.encode("utf-8", "backslashreplace").decode()
 
 
 def _shown(card: Any) -> dict[str, Any]:
@@ -137,28 +167,13 @@ def _shown(card: Any) -> dict[str, Any]:
     return {"name": card.name, "description": card.description}
 
 
-def _count(usage: Mapping[str, Any] | None, keys: tuple[str, str]) -> int | None:
+def _count(usage: Mapping[str, Any], keys: tuple[str, str]) -> int | None:
     """The provider's number under either name. What is no count is as good as missing."""
-    if not usage:
-        return None
     for key in keys:
         value = usage.get(key)
         if type(value) is int and value >= 0:
             return value
     return None
-
-
-def _said_tokens(turn: ModelTurn) -> int:
-    """Estimated size of a reply: of what came, where that is known, else of the JSON action that would say the same."""
-    if turn.raw is not None:
-        return estimate_tokens(turn.raw)
-    if not turn.calls:
-        return estimate_tokens(turn.text)
-    calls = [
-        {"type": AGENT_CALL if call.tool == AGENT_CALL else "tool_call", "tool": call.tool, "args": call.args}
-        for call in turn.calls
-    ]
-    return estimate_tokens(turn.text) + sum([estimate_tokens(to_json(call).decode()) for call in calls])
 
 
 def _priced(profile: LLMModelProfile) -> bool:

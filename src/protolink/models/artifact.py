@@ -10,7 +10,7 @@ from .ids import new_id, utc_now
 from .json import plain
 from .part import Part
 from .shape import items, mapping, optional_text, table
-from .value import dataclass
+from .value import dataclass, moment
 
 
 def _artifact_id() -> str:
@@ -27,7 +27,7 @@ class Artifact:
     id: str = field(default_factory=_artifact_id)
     parts: list[Part] = field(default_factory=list)
     metadata: dict[str, Any] = field(default_factory=dict)
-    timestamp: str = field(default_factory=utc_now)
+    timestamp: str = moment()
     kind: str = "result"
     name: str | None = None
     uri: str | None = None

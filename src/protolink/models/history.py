@@ -80,7 +80,6 @@ class ConversationHistory:
     __slots__ = (
         "_count",
         "_items",
-        "_newest",
         "_owner",
         "_system",
         "_system_tokens",
@@ -97,7 +96,6 @@ class ConversationHistory:
     def _clear(self) -> None:
         self._items: list[HistoryMessage] = []
         self._users: list[int] = []
-        self._newest: dict[str, int] = {}
         self._count = self._user_count = self._tokens = 0
         self._system_tokens = 0  # of system messages after the prompt
         self._owner = True
@@ -145,14 +143,15 @@ class ConversationHistory:
 
     def last(self, role: str) -> HistoryMessage | None:
         """The newest message of a role."""
-        index = self._newest.get(role)
-        if index is not None:
-            return self._items[index]
-        return self._system if role == "system" else None
+        if role == "user":
+            return self._items[self._users[self._user_count - 1]] if self._user_count else None
+        later = islice(reversed(self._items), len(self._items) - self._count, None)
+        return next((item for item in later if item.role == role), self._system if role == "system" else None)
 
     def newest_user(self, content: Any) -> int | None:
         """The position of the newest user message with this content; None when there is none."""
-        for index in islice(reversed(self._users), len(self._users) - self._user_count, None):
+        for place in range(self._user_count - 1, -1, -1):
+            index = self._users[place]
             if self._items[index].content == content:
                 return index + (self._system is not None)
         return None
@@ -163,17 +162,17 @@ class ConversationHistory:
 
     def add_user(self, content: Any, **metadata: Any) -> ConversationHistory:
         """Append what the user says."""
-        return self._append(HistoryMessage("user", content, None, metadata))
+        return self._push(HistoryMessage("user", content, None, metadata))
 
     def add_assistant(
         self, content: Any, *, tool_calls: list[Any] | None = None, **metadata: Any
     ) -> ConversationHistory:
         """Append what the model said, with the tool calls of a native turn."""
-        return self._append(HistoryMessage("assistant", content, None, metadata, None, None, tool_calls))
+        return self._push(HistoryMessage("assistant", content, None, metadata, None, None, tool_calls))
 
     def add_tool(self, content: Any, tool_name: str, *, tool_call_id: str | None = None) -> ConversationHistory:
         """Append a tool's answer; ``tool_call_id`` is the provider's."""
-        return self._append(HistoryMessage("tool", content, None, {}, None, None, None, tool_name, tool_call_id))
+        return self._push(HistoryMessage("tool", content, None, {}, None, None, None, tool_name, tool_call_id))
 
     def add_raw(self, message: Mapping[str, Any]) -> ConversationHistory:
         """Append a message given as a mapping; ``role`` must be there."""
@@ -218,9 +217,16 @@ class ConversationHistory:
         twin._take(self)
         return twin
 
-    def with_system(self, text: str | None) -> ConversationHistory:
-        """An independent copy with another system prompt, in constant time."""
-        return self.copy().set_system(text)
+    def with_system(self, prompt: str | HistoryMessage | None) -> ConversationHistory:
+        """An independent copy with another system prompt, in constant time.
+
+        A prompt that stays the same for many copies may be given as the message that they are to share.
+        """
+        twin = self.copy()
+        if isinstance(prompt, HistoryMessage):
+            twin._system = prompt
+            return twin
+        return twin.set_system(prompt)
 
     def to_list(self) -> list[dict[str, Any]]:
         """All messages with every field, as JSON."""
@@ -235,27 +241,26 @@ class ConversationHistory:
         if message.role == "system" and not len(self):
             estimate_tokens(message.content)  # refuses what could not be counted later
             self._system = message
-        else:
-            self._push(message)
-        return self
+            return self
+        return self._push(message)
 
-    def _push(self, message: HistoryMessage) -> None:
+    def _push(self, message: HistoryMessage) -> ConversationHistory:
         tokens = estimate_tokens(message.content)  # first: it may refuse, and then nothing has changed
         if not self._owner:
             self._items, self._users = self._items[: self._count], self._users[: self._user_count]
             self._owner = True
-        if message.role == "user":
-            self._users.append(self._count)
-            self._user_count += 1
         if message.role == "system":
             self._system_tokens += tokens
         else:
             self._tokens += tokens
-        self._newest[message.role] = self._count
+        if message.role == "user":
+            self._users.append(self._count)
+            self._user_count += 1
         self._items.append(message)
         self._count += 1
+        return self
 
     def _take(self, other: ConversationHistory) -> None:
-        self._items, self._users, self._newest = other._items, other._users, dict(other._newest)
+        self._items, self._users = other._items, other._users
         self._count, self._user_count = other._count, other._user_count
         self._tokens, self._system_tokens = other._tokens, other._system_tokens

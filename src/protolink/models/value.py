@@ -12,10 +12,13 @@ from __future__ import annotations
 import dataclasses
 import sys
 from collections.abc import Callable, Mapping
+from time import time
 from types import FunctionType
 from typing import TYPE_CHECKING, Any, TypeVar, dataclass_transform
 
-__all__ = ["dataclass", "value"]
+from .ids import iso_from_seconds
+
+__all__ = ["dataclass", "moment", "value"]
 
 T = TypeVar("T")
 
@@ -49,6 +52,40 @@ else:
             raise TypeError("use dataclasses.dataclass for a class without slots")
         more_slots = ("__weakref__",) if weakref_slot else ()
         return lambda cls: _slotted(cls, more_slots, frozen=frozen, unsafe_hash=unsafe_hash)
+
+
+def moment() -> Any:
+    """A field for the UTC time at which its object was made, as ISO 8601 text like that of ``utc_now``.
+
+    Every action has such times and few are looked at: the text is written when the field is first read. Until then it
+    is Unix seconds, which may also be given.
+    """
+    return dataclasses.field(default_factory=time, metadata=_MOMENT)
+
+
+_MOMENT = {"moment": True}
+
+
+class _Moment:
+    """Stands before the slot of a ``moment()``, which holds Unix seconds until they are read."""
+
+    __slots__ = ("_slot", "store")
+
+    def __init__(self, slot: Any) -> None:
+        self._slot = slot
+        self.store: Callable[[Any, Any], None] = slot.__set__
+
+    def __get__(self, instance: Any, owner: type) -> Any:
+        if instance is None:
+            return self
+        found = self._slot.__get__(instance)
+        if isinstance(found, (float, int)):
+            found = iso_from_seconds(found)
+            self.store(instance, found)
+        return found
+
+    def __set__(self, instance: Any, value: Any) -> None:
+        self.store(instance, value)
 
 
 class _Absent:
@@ -99,6 +136,9 @@ def _slotted(cls: type, more_slots: tuple[str, ...], *, frozen: bool, unsafe_has
         body.setdefault("__setstate__", _set_state)
     made = type(cls.__name__, (), body)
     made.__qualname__ = cls.__qualname__
+    for name, default in defaults.items():
+        if isinstance(default, dataclasses.Field) and default.metadata.get("moment"):
+            setattr(made, name, _Moment(made.__dict__[name]))
     if frozen:
         _freeze(made, hints)
     return made
@@ -130,6 +170,7 @@ class _Model:
         source, used = _init_source(fields, frozen=self._frozen, post_init=hasattr(cls, "__post_init__"))
         if self._frozen:
             used |= {f"_set_{field.name}": cls.__dict__[field.name].__set__ for field in fields}
+        used |= {f"_set_{name}": slot.store for name, slot in cls.__dict__.items() if type(slot) is _Moment}
         made: dict[str, Any] = {}
         exec(source, sys.modules[cls.__module__].__dict__, made)
         init: FunctionType = made["close"](**used)
@@ -170,11 +211,12 @@ def _init_source(
             (by_name if field.kw_only else by_place).append(f"{name}={default}" if default else name)
         elif not default:
             continue
-        lines.append(f"_set_{name}(self, {value})" if frozen else f"self.{name} = {value}")
+        by_slot = frozen or "moment" in field.metadata
+        lines.append(f"_set_{name}(self, {value})" if by_slot else f"self.{name} = {value}")
     if post_init:
         lines.append("self.__post_init__()")
     parameters = ", ".join([*by_place, "*", *by_name] if by_name else by_place)
-    needed = ", ".join([*used, *(f"_set_{field.name}" for field in fields if frozen)])
+    needed = ", ".join([*used, *(f"_set_{field.name}" for field in fields if frozen or "moment" in field.metadata)])
     body = "\n  ".join(lines or ["pass"])
     return f"def close({needed}):\n def __init__({parameters}):\n  {body}\n return __init__", used
 

@@ -17,7 +17,7 @@ from protolink.models.ids import new_id, utc_now
 from protolink.models.json import digest, plain
 from protolink.models.shape import items, mapping, optional_text, table, texts
 
-from ..models.value import dataclass
+from ..models.value import dataclass, moment
 from .fields import text_or
 
 
@@ -37,13 +37,15 @@ class RunAction:
     description: str | None = None
     metadata: dict[str, Any] = field(default_factory=dict)
     action_id: str = field(default_factory=lambda: new_id("action"))
-    created_at: str = field(default_factory=utc_now)
+    created_at: str = moment()
 
     def __post_init__(self) -> None:
-        _check_text("kind", self.kind)
-        _check_text("name", self.name)
-        _check_mapping("payload", self.payload)
-        _check_mapping("metadata", self.metadata)
+        for label, text in (("kind", self.kind), ("name", self.name)):
+            if not isinstance(text, str) or not text.strip():
+                raise ValueError(f"RunAction {label} must be nonblank text")
+        for label, members in (("payload", self.payload), ("metadata", self.metadata)):
+            if type(members) is not dict and not isinstance(members, Mapping):
+                raise TypeError(f"RunAction {label} must be a mapping, not {type(members).__name__}")
         if type(self.capabilities) is not frozenset or self.capabilities:
             object.__setattr__(self, "capabilities", _capabilities(self.capabilities))
         if type(self.artifacts) is not tuple or self.artifacts:
@@ -179,16 +181,6 @@ def _item(items: list[Any], at: int) -> Any:
 
 def _escaped(key: str) -> str:
     return key.replace("~", "~0").replace("/", "~1")
-
-
-def _check_text(label: str, value: Any) -> None:
-    if not isinstance(value, str) or not value.strip():
-        raise ValueError(f"RunAction {label} must be nonblank text")
-
-
-def _check_mapping(label: str, value: Any) -> None:
-    if type(value) is not dict and not isinstance(value, Mapping):
-        raise TypeError(f"RunAction {label} must be a mapping, not {type(value).__name__}")
 
 
 def _capabilities(values: Any) -> frozenset[str]:

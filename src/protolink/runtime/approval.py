@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from protolink.models.ids import new_id, utc_now
 from protolink.models.shape import mapping, optional_text, required_text, table
 
-from ..models.value import dataclass
+from ..models.value import dataclass, moment
 from .action import RunAction
 from .context import RunContext
 from .fields import flag, text_or
@@ -27,7 +27,7 @@ class ApprovalRequest:
     policy_decision: PolicyDecision
     run_id: str
     request_id: str = field(default_factory=lambda: new_id("approval"))
-    created_at: str = field(default_factory=utc_now)
+    created_at: str = moment()
     metadata: dict[str, Any] = field(default_factory=dict)
 
     def to_dict(self, *, redaction_policy: RedactionPolicy | None = None) -> dict[str, Any]:
@@ -67,7 +67,7 @@ class ApprovalDecision:
     reason: str | None = None
     decided_by: str | None = None
     metadata: dict[str, Any] = field(default_factory=dict)
-    decided_at: str = field(default_factory=utc_now)
+    decided_at: str = moment()
 
     def to_dict(self) -> dict[str, Any]:
         """All fields."""
@@ -112,7 +112,7 @@ class ActionAuthorization:
     policy_decision: PolicyDecision
     approval_request: ApprovalRequest | None = None
     approval_decision: ApprovalDecision | None = None
-    authorized_at: str = field(default_factory=utc_now)
+    authorized_at: str = moment()
 
     def to_dict(self) -> dict[str, Any]:
         """All fields, records nested; absent ones None."""

@@ -166,6 +166,9 @@ class CapabilityPolicy:
         self.default_effect = _plain_effect(default_effect)
         self.name = name
 
+    #: The decision on actions without capabilities, which most are. They share it while the policy keeps its name.
+    _unasked: PolicyDecision | None = None
+
     async def evaluate(self, action: RunAction, context: RunContext) -> PolicyDecision:
         """``decide``, in the form of the protocol."""
         return self.decide(action, context)
@@ -179,7 +182,11 @@ class CapabilityPolicy:
             reason = "The run is canceled" + (f": {context.cancel_reason}" if context.cancel_reason else "")
             return PolicyDecision(PolicyEffect.DENY, reason, self.name)
         if not action.capabilities:
-            return PolicyDecision(PolicyEffect.ALLOW, "The action requires no capabilities", self.name)
+            found = self._unasked
+            if found is None or found.policy_name != self.name:
+                found = PolicyDecision(PolicyEffect.ALLOW, "The action requires no capabilities", self.name)
+                self._unasked = found
+            return found
         judged = {name: self._judge(name, context) for name in sorted(action.capabilities)}
         effect = strictest_effect(strictest_effect(pair) for pair in judged.values())
         matched = tuple(name for name, pair in judged.items() if strictest_effect(pair) is effect)

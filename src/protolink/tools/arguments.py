@@ -25,10 +25,10 @@ class Arguments(Protocol):
     def schema(self) -> dict[str, Any]:
         """The JSON schema that models see."""
 
-    def read(self, arguments: Any) -> dict[str, Any]:
+    def read(self, arguments: Any, /) -> dict[str, Any]:
         """The values to call with, defaults filled in. Raises InvalidArguments."""
 
-    def record(self, values: dict[str, Any]) -> dict[str, Any]:
+    def record(self, values: dict[str, Any], /) -> dict[str, Any]:
         """The JSON form of values that were read: reading it again gives them back. Raises InvalidArguments."""
 
 
@@ -43,6 +43,8 @@ def mapping_of(arguments: Any) -> dict[str, Any]:
 
 def json_form(values: dict[str, Any]) -> dict[str, Any]:
     """Values as JSON, the same object when they are; InvalidArguments naming the place when they have no JSON form."""
+    if _is_simple(values):
+        return values
     try:
         found: dict[str, Any] = values if is_plain(values) else plain(values)
         to_json(found)
@@ -51,3 +53,18 @@ def json_form(values: dict[str, Any]) -> dict[str, Any]:
     except (ValueError, RecursionError):
         raise InvalidArguments("tool args hold text that is no Unicode, or are nested too deeply") from None
     return found
+
+
+#: Integers up to here are written by every writer of JSON.
+_EXACT = 2**53
+
+
+def _is_simple(values: dict[str, Any]) -> bool:
+    """True for ASCII text and usual numbers, as most arguments are: they have a JSON form without a trial."""
+    for name, item in values.items():
+        kind = type(item)
+        if type(name) is not str or not name.isascii():
+            return False
+        if not (item.isascii() if kind is str else kind is bool or (kind is int and -_EXACT < item < _EXACT)):
+            return False
+    return True

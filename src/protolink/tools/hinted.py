@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
@@ -30,13 +31,15 @@ class HintedArguments:
         self._plain_schema = plain_input_schema(name, signature.parameters)
         self.schema: dict[str, Any] = self._plain_schema or self._validation.schema
 
-    def read(self, arguments: Any) -> dict[str, Any]:
-        """The values to call with, defaults filled in. Raises InvalidArguments naming every fault."""
-        return self._validation.read(arguments)
+    @cached_property
+    def read(self) -> Callable[[Any], dict[str, Any]]:
+        """Gives the values to call with, defaults filled in. Raises InvalidArguments naming every fault."""
+        return self._validation.read
 
-    def record(self, values: dict[str, Any]) -> dict[str, Any]:
-        """The JSON form of values that were read."""
-        return self._validation.record(values)
+    @cached_property
+    def record(self) -> Callable[[dict[str, Any]], dict[str, Any]]:
+        """Gives the JSON form of values that were read."""
+        return self._validation.record
 
     @cached_property
     def _validation(self) -> validation.Validation:

@@ -145,7 +145,15 @@ class Tool:
 
     def invoke(self, execution: ToolExecution) -> Any:
         """Check the authorized arguments again and call the function. An async function gives its coroutine."""
-        return self._call(self._arguments.read(execution.authorization.action.payload.get("arguments")))
+        return self._perform(execution.authorization.action)
+
+    @property
+    def alone(self) -> Callable[[RunAction], Any] | None:
+        """See ``ToolPort``: a function is given its arguments. A subclass with its own ``invoke`` may want more."""
+        return self._perform if type(self).invoke is Tool.invoke else None
+
+    def _perform(self, action: RunAction) -> Any:
+        return self._call(self._arguments.read(action.payload.get("arguments")))
 
     async def _completed_later(self, made: Awaitable[RunAction], arguments: dict[str, Any]) -> RunAction:
         return completed(await made, arguments, self._required, self._arguments, "action_builder")
