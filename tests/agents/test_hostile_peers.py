@@ -398,6 +398,47 @@ async def test_a_task_that_is_no_json_is_a_failure_and_nothing_is_uncertain() ->
     assert result.status == "failed"
 
 
+async def falls_silent(body: dict[str, Any]) -> AsyncGenerator[tuple[Any, bool], None]:
+    yield {"type": "task_progress", "task_id": body["id"]}, False
+    await asyncio.Event().wait()
+
+
+IMPATIENT = TransportConfig(stream_idle_timeout=0.01)
+
+
+@pytest.mark.claim("GRP-049")
+async def test_a_peer_that_falls_silent_leaves_a_handle_uncertain() -> None:
+    async with hostile(falls_silent):
+        client = AgentClient(RuntimeTransport(None, config=IMPATIENT))
+        result = await RunHandle.start(URL, infer(), client=client).result()
+    assert result.status == "uncertain"
+    assert result.error is not None
+    assert result.error["code"] == "remote_outcome_unknown"
+    assert "0.01 seconds" in result.error["message"]
+
+
+@pytest.mark.claim("DEL-018", "DEL-019")
+async def test_a_delegation_to_a_peer_that_falls_silent_is_unknown_and_not_sent_again() -> None:
+    sent: list[str] = []
+
+    async def told(body: dict[str, Any]) -> AsyncGenerator[tuple[Any, bool], None]:
+        sent.append(body["id"])
+        async for event in falls_silent(body):
+            yield event
+
+    async with hostile(told) as registry:
+        transport = RuntimeTransport("runtime://lead", config=IMPATIENT)
+        about = AgentCard("lead", "", "runtime://lead", "runtime")
+        task = infer()
+        boss = Agent(
+            about, llm=script(delegate("worker"), "never"), transport=transport, registry=registry, verbosity=0
+        )
+        error = await outcome(boss, task)
+    assert isinstance(error, UncertainExecutionError)
+    assert codes(task) == ["execution_uncertain"]
+    assert len(sent) == 1
+
+
 async def test_a_card_that_does_not_come_is_a_failure_as_nothing_was_sent() -> None:
     sent: list[Any] = []
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 import json
 import socket
-from collections.abc import AsyncGenerator
-from contextlib import AsyncExitStack
+from collections.abc import AsyncGenerator, AsyncIterator
+from contextlib import AsyncExitStack, asynccontextmanager
 from typing import Any
 
 import pytest
@@ -50,7 +50,8 @@ from protolink.llms import Call, MockLLM, ModelTurn
 from protolink.models import TaskStatusUpdateEvent
 from protolink.server import AgentServer
 from protolink.tools import ask_user_tool
-from protolink.transport import RuntimeTransport
+from protolink.transport import RouteCall, Routes, RuntimeTransport, TransportConfig
+from protolink.transport.request import LIST_AGENTS
 
 
 def card(name: str, *, streaming: bool = True, **more: Any) -> AgentCard:
@@ -425,6 +426,84 @@ async def test_a_registry_that_is_away_stops_nobody_who_needs_no_peer(caplog: py
     assert registry.count() == 0
     assert await coordinator.invoke("go") == "alone"
     assert "could not ask its registry" in caplog.text
+
+
+@pytest.mark.claim("DEL-012")
+@pytest.mark.parametrize("streaming", [True, False])
+async def test_events_of_a_peer_keep_their_place_in_its_own_stream(streaming: bool) -> None:
+    async with Town() as town:
+        await town.add(peer("worker", call("add", a=1, b=1), "two", tools=[add], streaming=streaming))
+        await town.registry.register(card("worker", streaming=streaming))
+        handle = lead(town, delegate("worker"), "done").start_run("go")
+        events = [event async for event in handle.events()]
+    assert (await handle.result()).status == "completed"
+    inner = [event for event in events if event.agent_name == "worker"]
+    assert {event.metadata["parent_run_id"] for event in inner} == {handle.context.run_id}
+    places = [event.metadata["source_sequence"] for event in inner]
+    # What the finished task tells afterwards is only known without its place.
+    assert places == (list(range(1, len(inner) + 1)) if streaming else [None] * len(inner))
+
+
+@pytest.mark.parametrize("name", ["wor\nker", "\x1b[31mworker"])
+async def test_a_peer_whose_name_cannot_be_printed_is_not_offered(name: str) -> None:
+    """It would stand in prompts, events and terminals."""
+    registry = Registry("runtime", "runtime://registry")
+    await registry.register(AgentCard(name, "", "runtime://worker", "runtime"))
+    coordinator = agent(name="lead", registry=registry)
+    assert await coordinator.network.peers(taken=()) == {}
+
+
+@asynccontextmanager
+async def silent_registry() -> AsyncIterator[list[str]]:
+    """A registry that takes questions and never answers; those that wait for it."""
+    asked: list[str] = []
+
+    async def never(call: RouteCall) -> Any:
+        asked.append("asked")
+        await asyncio.Event().wait()
+
+    routes = Routes()
+    routes.add(LIST_AGENTS, never)
+    transport = RuntimeTransport("runtime://registry", config=TransportConfig(shutdown_timeout=0))
+    transport.setup_routes(routes)
+    await transport.start()
+    try:
+        yield asked
+    finally:
+        await transport.stop()
+
+
+def impatient() -> RegistryClient:
+    return RegistryClient("runtime", "runtime://registry", timeout=None, discovery_timeout=0.01)
+
+
+async def test_a_registry_that_does_not_answer_delays_a_run_for_its_own_short_time_only(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    async with silent_registry() as asked:
+        assert await agent("alone", name="lead", registry=impatient()).invoke("go") == "alone"
+    assert asked == ["asked"]
+    assert "'lead' could not ask its registry for peers, and goes on without them" in caplog.text
+    assert "no answer within 0.01 seconds" in caplog.text
+
+
+async def test_a_registry_that_does_not_answer_is_asked_by_the_whole_tree_at_the_same_time() -> None:
+    """Each of the four would wait for its own time, one after the other."""
+    waiting: list[int] = []
+    together = asyncio.Event()
+
+    class Slow(RegistryClient):
+        async def discover(self, *wanted: Any, **named: Any) -> list[AgentCard]:
+            waiting.append(1)
+            if len(waiting) == 4:
+                together.set()
+            await together.wait()
+            return []
+
+    registry = Slow("runtime", "runtime://registry", discovery_timeout=None)
+    children = [agent(name=f"kid{number}", registry=registry) for number in range(3)]
+    async with asyncio.timeout(10):
+        assert await agent("done", name="lead", registry=registry, subagents=children).invoke("go") == "done"
 
 
 # ---------------------------------------------------------------------------------------------------- rules

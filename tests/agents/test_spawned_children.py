@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -14,8 +15,10 @@ from protolink import (
     ApprovalDecision,
     CapabilityPolicy,
     GroupLimits,
+    LocalTraceTelemetry,
     RunBudget,
     RunHandle,
+    SQLiteRunStore,
     SubagentLimitError,
     SubagentLimits,
     Task,
@@ -256,6 +259,30 @@ async def test_spawning_at_the_same_time_cannot_overshoot() -> None:
     await handle.cancel()
 
 
+async def test_start_that_is_canceled_counts_as_no_child() -> None:
+    opened, asked = asyncio.Event(), asyncio.Event()
+    opened.set()
+
+    async def factory() -> Any:
+        asked.set()
+        await opened.wait()
+        return script("kid")
+
+    gate = Gate()
+    kid = Agent(name="kid", llm_factory=factory, verbosity=0)
+    handle = await working(gate, kid, subagent_limits=SubagentLimits(max_children=1))
+    opened.clear()
+    asked.clear()
+    starting = asyncio.ensure_future(handle.spawn("kid", "do it"))
+    await asked.wait()
+    starting.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await starting
+    opened.set()
+    assert (await (await handle.spawn("kid", "do it")).result()).get_output() == "kid"
+    await handle.cancel()
+
+
 async def test_children_of_both_kinds_count_together() -> None:
     gate = Gate()
     handle = await working(
@@ -307,6 +334,22 @@ async def test_only_children_of_the_agent_can_be_spawned(name: Any) -> None:
     with pytest.raises(ValueError, match="nonblank"):
         await handle.spawn("kid", "  ")
     await handle.cancel()
+
+
+async def test_nothing_is_spawned_from_another_event_loop() -> None:
+    """The child would live in a loop that its parent cannot wait for."""
+    gate = Gate()
+    kid = agent("x", name="kid")
+    handle = await working(gate, kid)
+
+    def elsewhere() -> None:
+        asyncio.run(handle.spawn("kid", "do it"))  # type: ignore[arg-type]
+
+    with pytest.raises(RuntimeError, match="event loop of the run"):
+        await asyncio.get_running_loop().run_in_executor(None, elsewhere)
+    gate.opened.set()
+    assert (await handle.result()).status == "completed"
+    assert played(kid.llm) == 0  # type: ignore[arg-type]
 
 
 async def test_nothing_is_spawned_beside_a_run_that_waits_for_its_place() -> None:
@@ -438,3 +481,63 @@ async def test_child_that_handles_tasks_itself_does_so_when_spawned() -> None:
         if event.run_id == second.run_id and event.type == "task.status"
     ]
     assert states == ["working", "completed"]
+
+
+# ---------------------------------------------------------------------------------------------------- who watches
+
+
+async def test_telemetry_of_the_parent_traces_its_children_in_the_parents_trace() -> None:
+    telemetry, gate = LocalTraceTelemetry(), Gate()
+    act = Tool.from_callable(lambda: "acted", name="act")
+    kid = agent(call("act"), "kid", name="kid", tools=[act])
+    handle = await working(gate, kid, telemetry=telemetry)
+    spawned = await handle.spawn("kid", "do it")
+    await spawned.result()
+    gate.opened.set()
+    await handle.result()
+    of_child, of_parent = telemetry.recorder.replay()
+    assert (of_child["task_id"], of_child["run_id"], of_child["status"]) == (spawned.id, spawned.run_id, "ok")
+    assert of_child["trace_id"] == of_parent["trace_id"]
+    assert of_parent["run_id"] == handle.context.run_id
+    assert {span["name"] for span in of_child["spans"]} >= {"LLM Call", "Tool: act"}
+
+
+async def test_telemetry_hears_the_end_of_a_child_that_the_parents_end_cancels() -> None:
+    telemetry, gate, inner = LocalTraceTelemetry(), Gate(), Gate()
+    kid = agent(call("stay"), name="kid", tools=[holding(inner, "stay")])
+    handle = await working(gate, kid, telemetry=telemetry)
+    spawned = await handle.spawn("kid", "do it")
+    await inner.reached.wait()
+    gate.opened.set()
+    await handle.result()
+    found = {trace["task_id"]: trace["metadata"]["final_state"] for trace in telemetry.recorder.replay()}
+    assert found == {handle.task.id: "completed", spawned.id: "canceled"}
+
+
+@pytest.mark.parametrize("shared", [False, True])
+async def test_telemetry_hears_once_of_a_child_that_handles_tasks_itself(shared: bool) -> None:
+    telemetry, gate = LocalTraceTelemetry(), Gate()
+    kid = Own(name="kid", verbosity=0, telemetry=telemetry if shared else None)
+    kid.gate = Gate()
+    kid.gate.opened.set()
+    handle = await working(gate, kid, telemetry=telemetry)
+    spawned = await handle.spawn("kid", "do it")
+    await spawned.result()
+    gate.opened.set()
+    await handle.result()
+    assert [trace["task_id"] for trace in telemetry.recorder.replay()] == [spawned.id, handle.task.id]
+
+
+async def test_run_store_of_the_parent_has_its_children_in_the_report(tmp_path: Path) -> None:
+    store, gate = SQLiteRunStore(tmp_path / "runs.db"), Gate()
+    act = Tool.from_callable(lambda: "acted", name="act")
+    handle = await working(gate, agent(call("act"), "kid", name="kid", tools=[act]), run_store=store)
+    spawned = await handle.spawn("kid", "do it")
+    await spawned.result()
+    gate.opened.set()
+    await handle.result()
+    report = store.get_report(handle.context.run_id)
+    assert report is not None
+    acted = [event for event in report.events if event.run_id == spawned.run_id and event.type == "action.completed"]
+    assert len(acted) == 1
+    assert store.get_task(handle.task.id).metadata["subagent_runs"][0]["run_id"] == spawned.run_id  # type: ignore[union-attr]

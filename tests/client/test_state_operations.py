@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -12,6 +13,7 @@ from protolink.llms import MockLLM
 from protolink.server import AgentServer
 from protolink.state import HistoryCompactionRequest, StateOperationRequest
 from protolink.transport import RuntimeTransport
+from protolink.transport.edge import Edge
 
 URL = "runtime://memory"
 
@@ -79,6 +81,40 @@ async def test_malformed_operations_are_the_callers_fault(body: Any) -> None:
             await client.transport.send(DESCRIBE_STATE, URL, body)
         assert caught.value.status_code == 400
         assert caught.value.code == "bad_request"
+
+
+class Networked(RuntimeTransport):
+    """As a transport that others reach over a network: it knows its callers, or it does not."""
+
+    network = True
+    knows: str | None = None
+
+    async def listen(self, url: str, edge: Edge) -> None:
+        handle = edge.handle
+        edge.handle = lambda request: handle(replace(request, caller=self.knows))  # type: ignore[method-assign]
+        await super().listen(url, edge)
+
+
+@pytest.mark.parametrize("operation", ["describe_state", "reset_state", "compact_state", "compact_history"])
+async def test_over_a_network_only_known_callers_reach_what_an_agent_remembers(operation: str) -> None:
+    agent = Agent(name="memory", llm=MockLLM(default_response="yes"), verbosity=0, state=["conversation"])
+    await agent.invoke("hello", session_id="a")
+    transport = Networked(URL)
+    server = AgentServer(agent, transport)
+    await server.start()
+    try:
+        client = AgentClient("runtime")
+        ask = getattr(client, operation)
+        with pytest.raises(TransportRemoteError, match="whom this server knows") as caught:
+            await ask(URL, session_id="a")
+        assert (caught.value.code, caught.value.status_code) == ("unauthenticated", 401)
+        assert not caught.value.outcome_unknown
+        [store] = (await agent.describe_state(session_id="a")).stores
+        assert store.message_count == 2
+        transport.knows = "mila"
+        assert type((await ask(URL, session_id="a")).to_dict()) is dict
+    finally:
+        await server.stop()
 
 
 def test_the_same_without_an_event_loop() -> None:

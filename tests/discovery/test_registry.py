@@ -277,3 +277,12 @@ class TestWire:
             with pytest.raises(TransportConnectionError):
                 await call
         assert transport.metrics["retries"] == 6
+
+
+@pytest.mark.parametrize("name", ["timeout", "discovery_timeout"])
+@pytest.mark.parametrize(
+    ("value", "error"), [(0, ValueError), (float("inf"), ValueError), ("5", TypeError), (True, TypeError)]
+)
+def test_times_of_a_client_are_numbers_above_zero(name: str, value: Any, error: type[Exception]) -> None:
+    with pytest.raises(error, match=f"RegistryClient {name}"):
+        RegistryClient("runtime", "runtime://registry", **{name: value})

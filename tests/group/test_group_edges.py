@@ -556,3 +556,18 @@ async def test_paused_run_can_be_submitted_again_under_its_id() -> None:
         assert group.get_run("run-1") is second
         assert (await listed(second.events()))[-1].final
         assert group.snapshot()["runs"]["retained"] == 1
+
+
+async def test_a_group_takes_runs_in_its_own_event_loop_only() -> None:
+    """Elsewhere a run would begin in a loop in which the group cannot end it."""
+    async with AgentGroup([agent("x")]) as group:
+
+        async def elsewhere() -> None:
+            with pytest.raises(RuntimeError, match="event loop that started it"):
+                group.run("agent", "go")
+            with pytest.raises(RuntimeError, match="event loop that started it"):
+                await group.resume("agent", "run")
+
+        await asyncio.get_running_loop().run_in_executor(None, lambda: asyncio.run(elsewhere()))
+        assert group.snapshot()["runs"]["active"] == 0
+        assert (await group.run("agent", "go").result()).output == "x"

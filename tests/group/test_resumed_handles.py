@@ -21,6 +21,7 @@ from protolink import (
     StreamGapError,
     UncertainExecutionError,
 )
+from protolink.agents.resumed import ResumedRun
 from protolink.journal import InMemoryDurableStore
 from protolink.testing import FaultyStore, Outage
 from protolink.tools import ask_user_tool
@@ -386,3 +387,65 @@ async def test_a_run_under_way_in_the_group_is_busy() -> None:
             await group.resume("desk", asked.context.run_id, **approval(pause))
         gate.opened.set()
         assert (await handle.result()).status == "completed"
+
+
+@pytest.mark.parametrize("how", [{}, {"drain": 10, "park": True}])
+async def test_a_group_that_closes_waits_for_a_run_that_is_being_opened_and_ends_it_too(
+    how: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = InMemoryDurableStore()
+    gate, opening = Gate(), Gate()
+    begin = ResumedRun.begin
+
+    async def slowly(*given: Any) -> ResumedRun:
+        await opening.wait()
+        return await begin(*given)
+
+    async def hold() -> str:
+        """Hold."""
+        await gate.wait()
+        return "held"
+
+    paused = desk(store, call("publish", text="hello"), tools=[hold]).start_run("go")
+    task = (await paused.result()).task
+    assert task is not None
+    run_id, pause = paused.context.run_id, task.metadata["interruption"]
+    monkeypatch.setattr(ResumedRun, "begin", slowly)
+    group = AgentGroup([desk(store, call("hold"), "never", tools=[hold])])
+    await group.start()
+    resuming = asyncio.ensure_future(group.resume("desk", run_id, **approval(pause)))
+    await opening.reached.wait()
+    closing = asyncio.ensure_future(group.close(**how))
+    await until(lambda: group.snapshot()["state"] == "closing")
+    opening.opened.set()
+    handle = await resuming
+    if how:
+        await gate.reached.wait()
+        gate.opened.set()
+    await closing
+    assert handle.done
+    assert (await handle.result()).status == ("input-required" if how else "canceled")
+    assert group.snapshot()["runs"]["active"] == 0
+
+
+async def test_a_group_that_closes_takes_no_run_that_waits_for_a_place() -> None:
+    store = InMemoryDurableStore()
+    run_id, pause, _ = await waiting(store)
+    gate = Gate()
+
+    async def hold() -> str:
+        """Hold."""
+        await gate.wait()
+        return "held"
+
+    first = agent(call("hold"), name="first", tools=[hold])
+    group = AgentGroup([first, desk(store, "never")], limits=GroupLimits(max_concurrent_runs=1))
+    await group.start()
+    group.run("first", "go")
+    await gate.reached.wait()
+    resuming = asyncio.ensure_future(group.resume("desk", run_id, **approval(pause)))
+    await until(lambda: group.snapshot()["runs"]["queued"] == 1)
+    await group.close()
+    with pytest.raises(RuntimeError, match="the group is clos"):
+        await resuming
+    assert store.get(run_id).status == "input-required"  # type: ignore[union-attr]

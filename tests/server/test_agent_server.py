@@ -12,6 +12,7 @@ from network_support import Desk, address, other_loop, serving, until, work
 
 from protolink import (
     Agent,
+    AgentClient,
     AgentServer,
     Artifact,
     Part,
@@ -198,6 +199,43 @@ class TestOnce:
                 await submit(server, work("two"), "k")
         assert (caught.value.status_code, caught.value.code) == (409, "idempotency_conflict")
         assert len(desk.begun) == 1
+
+    @pytest.mark.parametrize("streamed", [False, True])
+    async def test_key_belongs_to_the_caller_who_uses_it(self, streamed: bool) -> None:
+        """Who sends the same as somebody else gets work of its own, and never the other one's answer."""
+        desk, task = Desk(), work()
+        ends: list[str] = []
+        desk.ends = lambda task: ends.append("secret") or task.complete(f"secret {len(ends)}")
+        answers = []
+        async with serving(desk) as server, serving(Desk()) as one, serving(Desk()) as two:
+            anybody = RuntimeTransport(server.url)  # the address of its server is not its own
+            for caller in (one.transport, two.transport, anybody, RuntimeTransport(None), one.transport):
+                client = AgentClient(caller)
+                if streamed:
+                    told = [event async for event in client.send_task_streaming(server.url, task)]
+                    answers.append(Task.from_dict(told[-1]["metadata"]["task"]).get_output())
+                else:
+                    answers.append((await client.send_task(server.url, task)).get_output())
+        assert answers == ["secret 1", "secret 2", "secret 3", "secret 3", "secret 1"]
+
+    async def test_caller_is_not_told_that_another_one_used_its_key(self) -> None:
+        desk = Desk()
+        async with serving(desk) as server, serving(Desk()) as one, serving(Desk()) as two:
+            for caller, text in ((one, "mine"), (two, "other")):
+                await caller.transport.send(SUBMIT_TASK, server.url, work(text), idempotency_key="k")
+        assert len(desk.begun) == 2
+
+    async def test_answer_to_a_cancellation_is_the_callers_who_asked(self) -> None:
+        desk, task = Desk(open=False), work()
+        async with serving(desk) as server, serving(Desk()) as first, serving(Desk()) as second:
+            running = asyncio.ensure_future(submit(server, task, "k"))
+            await desk.reached.wait()
+            one, two = AgentClient(first.transport), AgentClient(second.transport)
+            canceled = await one.cancel_task(server.url, task.id)
+            await running
+            assert await one.cancel_task(server.url, task.id) == canceled
+            with pytest.raises(TaskNotFoundError):
+                await two.cancel_task(server.url, task.id)
 
     async def test_spelling_of_the_body_does_not_matter(self) -> None:
         desk = Desk()

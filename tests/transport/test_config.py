@@ -34,6 +34,9 @@ class TestConfig:
             ({"idempotency_cache_size": 0}, ValueError),
             ({"keepalive_interval": 0}, ValueError),
             ({"keepalive_timeout": True}, TypeError),
+            ({"stream_idle_timeout": 0}, ValueError),
+            ({"stream_idle_timeout": float("inf")}, ValueError),
+            ({"stream_idle_timeout": "5"}, TypeError),
         ],
     )
     def test_bad_settings_are_refused_by_name(self, settings: dict[str, Any], error: type[Exception]) -> None:
@@ -41,8 +44,8 @@ class TestConfig:
             TransportConfig(**settings)
 
     def test_no_waiting_and_no_remembering_may_be_asked_for(self) -> None:
-        found = TransportConfig(shutdown_timeout=0, idempotency_ttl=0)
-        assert (found.shutdown_timeout, found.idempotency_ttl) == (0, 0)
+        found = TransportConfig(shutdown_timeout=0, idempotency_ttl=0, stream_idle_timeout=None)
+        assert (found.shutdown_timeout, found.idempotency_ttl, found.stream_idle_timeout) == (0, 0, None)
 
 
 class TestRetryPolicy:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 from collections.abc import AsyncGenerator
 from contextlib import aclosing
 from contextvars import ContextVar
@@ -29,7 +30,7 @@ from protolink import (
     request_context,
 )
 from protolink.testing import FakeClock
-from protolink.transport import RequestSpec, RouteCall, Routes
+from protolink.transport import RequestSpec, RouteCall, Routes, edge
 from protolink.transport.request import CANCEL_TASK, STREAM_TASK, SUBMIT_TASK
 
 ASK = RequestSpec("POST", "/ask")
@@ -493,6 +494,141 @@ class TestStreams:
         assert ("POST", "/tasks/stream") not in [
             (route.spec.method, route.spec.path) for route in AgentServer(Desk(), plain).routes
         ]
+
+
+IMPATIENT = TransportConfig(stream_idle_timeout=0.01)
+
+
+async def falls_silent(call: RouteCall) -> AsyncGenerator[tuple[Any, bool], None]:
+    yield {"n": 1}, False
+    await asyncio.Event().wait()
+
+
+class TestSilence:
+    async def test_stream_that_falls_silent_leaves_the_outcome_open(self) -> None:
+        client = RuntimeTransport(None, config=IMPATIENT)
+        async with Serving(tell=falls_silent) as server:
+            events = client.subscribe(server.url, work(), request_id="r-1")
+            assert await anext(events) == {"n": 1}
+            with pytest.raises(TransportTimeoutError, match=r"within 0\.01 seconds") as caught:
+                await anext(events)
+            assert server.transport.metrics["faults_served"] == 0
+        found = caught.value
+        assert (found.outcome_unknown, found.retryable, found.url, found.request_id) == (True, False, server.url, "r-1")
+        assert client.metrics["errors"] == 1
+
+    async def test_stream_of_another_loop_that_falls_silent_does_too(self) -> None:
+        with other_loop() as other:
+            server = Serving(tell=falls_silent)
+            other.run(server.transport.start())
+            with pytest.raises(TransportTimeoutError) as caught:
+                await collect(server.url, RuntimeTransport(None, config=IMPATIENT))
+            await server.transport.stop()
+        assert caught.value.outcome_unknown
+
+    async def test_reader_does_not_wait_for_work_that_will_not_stop(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(edge, "LEAVE_SECONDS", 0)
+        go = asyncio.Event()
+
+        async def stubborn(call: RouteCall) -> AsyncGenerator[tuple[Any, bool], None]:
+            yield {"n": 1}, False
+            while not go.is_set():
+                try:
+                    await go.wait()
+                except asyncio.CancelledError:
+                    pass
+
+        async with Serving(tell=stubborn) as server:
+            with pytest.raises(TransportTimeoutError):
+                await collect(server.url, RuntimeTransport(None, config=IMPATIENT))
+            assert (await server.transport.health())["active_streams"] == 1
+            go.set()
+            await settles(server)
+
+    async def test_the_readers_own_pauses_are_no_silence(self) -> None:
+        async with Serving(tell=two_events) as server:
+            events = RuntimeTransport(None, config=IMPATIENT).subscribe(server.url, work())
+            await anext(events)
+            await asyncio.get_running_loop().run_in_executor(None, threading.Event().wait, 0.02)
+            assert await anext(events) == {"n": 2}
+
+
+async def settles(server: Serving) -> None:
+    for _ in range(1000):
+        if (await server.transport.health())["active_streams"] == 0:
+            return
+        await asyncio.sleep(0)
+    raise AssertionError("the work goes on")
+
+
+class TestRoom:
+    """A reader that is slow makes the work's events wait; none is dropped and none is kept in between."""
+
+    MANY = 20 * edge.AHEAD
+
+    def counted(self, made: list[int]) -> Any:
+        async def tell(call: RouteCall) -> AsyncGenerator[tuple[Any, bool], None]:
+            for number in range(self.MANY):
+                made.append(number)
+                yield {"n": number}, number == self.MANY - 1
+
+        return tell
+
+    async def test_events_wait_for_their_reader(self) -> None:
+        made: list[int] = []
+        async with Serving(tell=self.counted(made)) as server:
+            events = RuntimeTransport(None).subscribe(server.url, work())
+            await anext(events)
+            await turns()
+            assert len(made) <= edge.AHEAD + 2
+            assert [event["n"] async for event in events] == list(range(1, self.MANY))
+
+    async def test_events_wait_for_their_reader_in_another_loop(self) -> None:
+        made: list[int] = []
+        with other_loop() as other:
+            server = Serving(tell=self.counted(made))
+            other.run(server.transport.start())
+            events = RuntimeTransport(None).subscribe(server.url, work())
+            await anext(events)
+            other.run(turns())
+            assert len(made) <= edge.AHEAD + 2
+            assert [event["n"] async for event in events] == list(range(1, self.MANY))
+            await server.transport.stop()
+
+    @pytest.mark.parametrize("elsewhere", [False, True])
+    async def test_work_that_waits_for_its_reader_ends_with_it(self, elsewhere: bool) -> None:
+        closed: list[str] = []
+
+        async def endless(call: RouteCall) -> AsyncGenerator[tuple[Any, bool], None]:
+            try:
+                for _ in range(10 * self.MANY):
+                    yield {"n": 0}, False
+            finally:
+                closed.append("closed")
+
+        with other_loop() as other:
+            server = Serving(tell=endless)
+            await (other.there(server.transport.start()) if elsewhere else server.transport.start())
+            async with aclosing(RuntimeTransport(None).subscribe(server.url, work())) as events:
+                await anext(events)
+            await (other.there(until(lambda: closed == ["closed"])) if elsewhere else turns())
+            assert closed == ["closed"]
+            await server.transport.stop()
+
+    async def test_server_that_stops_still_tells_a_reader_that_is_behind(self) -> None:
+        made: list[int] = []
+        async with Serving(tell=self.counted(made), config=TransportConfig(shutdown_timeout=0)) as server:
+            events = RuntimeTransport(None).subscribe(server.url, work())
+            await anext(events)
+        with pytest.raises(TransportRemoteError, match="stopped in the middle"):
+            async for _ in events:
+                pass
+
+
+async def turns() -> None:
+    """Let everything run that can."""
+    for _ in range(2000):
+        await asyncio.sleep(0)
 
 
 class TestOtherLoops:

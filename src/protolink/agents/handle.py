@@ -13,7 +13,7 @@ from ..models import DEFAULT_REDACTION_POLICY, RedactionPolicy, Task
 from ..runtime import RunContext, RunEvent, RunReport, ToolEvidence
 from ..runtime.evidence import EvidenceTrail
 from .answers import AnswerEvent, AnswerTrail
-from .checks import checked_run_store, positive
+from .checks import checked_run_store, positive, text
 from .observing import save_report
 from .presentation import PresentationEvent, presented
 from .remote import RemoteAgent
@@ -190,7 +190,9 @@ class RunHandle:
         """Cancel the run and wait until it and its children have ended. Harmless after its end, and again.
 
         A tool of the run itself may call it, and is not made to wait for its own end. Any event loop will do.
+        ValueError for a reason that is no text.
         """
+        text("reason", reason)
         if self._running.get_loop() is not asyncio.get_running_loop():
             elsewhere = asyncio.run_coroutine_threadsafe(self.cancel(reason), self._running.get_loop())
             await asyncio.wrap_future(elsewhere)
@@ -208,8 +210,11 @@ class RunHandle:
     async def spawn(self, agent_name: str, prompt: str) -> SubagentHandle:
         """Start a subagent beside the run, on the run's budget and under its policy. The run's end cancels it.
 
-        RuntimeError when the run is not at work or is durable, ValueError for an unknown subagent, SubagentLimitError.
+        RuntimeError when the run is not at work or is durable, and outside its event loop; ValueError for an unknown
+        subagent, SubagentLimitError.
         """
+        if self._running.get_loop() is not asyncio.get_running_loop():
+            raise RuntimeError("spawn() belongs to the event loop of the run: have it called there")
         agent = self._agent
         if agent is None or self._spawned is None:
             raise RuntimeError("a run at another address spawns nothing here; start a run of its own")

@@ -179,13 +179,14 @@ class Network:
     async def peers(self, taken: Container[str]) -> Mapping[str, RemotePeer]:
         """The agents that the registry knows now, by name, without this one and the names that are ``taken``.
 
-        Of two with one name it is the first that registered. A registry that is away is logged: whoever does not
-        delegate needs none.
+        Of two with one name it is the first that registered; a name that cannot be printed is nobody's. A registry that
+        is away, or silent for its ``discovery_timeout``, is logged: whoever does not delegate needs none.
         """
         await self._refresh()
         found: dict[str, RemotePeer] = {}
         for card in self._known.values():
-            if not (card.name in found or card.name in taken or self._is_own(card.url)) and self._reaches(card):
+            known = card.name in found or card.name in taken or self._is_own(card.url)
+            if not known and card.name.isprintable() and self._reaches(card):
                 found[card.name] = peers.RemotePeer(card, self._agent)
         return found
 
@@ -204,10 +205,15 @@ class Network:
         now = self._agent.clock.now()
         if now < self._known_until:
             return
+        registry = self._asked()
+        seconds = registry.discovery_timeout
         try:
-            self._known = {card.url: card for card in await self._asked().discover()}
-        except ProtolinkError as error:
-            _log.warning("'%s' could not ask its registry for peers: %s", self._agent.name, error)
+            async with asyncio.timeout(seconds):
+                self._known = {card.url: card for card in await registry.discover()}
+        except (ProtolinkError, TimeoutError) as error:
+            why = str(error) or f"no answer within {seconds} seconds"
+            text = "'%s' could not ask its registry for peers, and goes on without them: %s"
+            _log.warning(text, self._agent.name, why)
             self._known = {}
         self._known_until = now + self.discovery_ttl
 

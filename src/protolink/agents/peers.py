@@ -193,8 +193,9 @@ NOBODY: Peers = {}
 
 async def find_peers(agent: Agent) -> Peers:
     """Whom the agents of a tree know through their registries now. Names of children come first."""
-    found: dict[str, Mapping[str, RemotePeer]] = {}
-    for path, member in members(agent):
-        if member.network.discovers:
-            found[path] = await member.network.peers(taken=member.subagents)
-    return found
+    asking = [(path, member) for path, member in members(agent) if member.network.discovers]
+    if not asking:
+        return NOBODY
+    # At the same time: one registry that does not answer must not cost the whole tree one wait after the other.
+    found = await asyncio.gather(*(member.network.peers(taken=member.subagents) for _, member in asking))
+    return {path: known for (path, _), known in zip(asking, found, strict=True)}

@@ -149,19 +149,21 @@ class RemoteAgent:
 
     async def _exchanged(self, task: Task, context: RunContext, streams: bool) -> AsyncGenerator[RunEvent, None]:
         """Send the task and read what comes, up to its end. From the first event on every error leaves it unknown."""
-        began = False
+        number = 0
         try:
             async with asyncio.timeout(None) as self._patience, aclosing(self._asked(task, streams)) as told:
                 async for raw in told:
-                    began = True
+                    number += 1
                     event = _read(raw, context)
+                    if streams and event.sequence is None:  # its place in the peer's stream, which the wire leaves out
+                        event.sequence = number
                     if _ends(event, task):
                         _take_over(task, event, context)
                         yield event
                         return
                     yield event
         except Exception as error:
-            if not began and _never_sent(error):
+            if not number and _never_sent(error):
                 raise
             expired = self._patience is not None and self._patience.expired()
             why = "it was to cancel it, and has not ended it" if expired else str(error) or type(error).__name__

@@ -1,7 +1,8 @@
 """Children that an application starts beside a live run, on the run's own budget.
 
 Each is a live run of its own whose ledger, clock, limits and policies are those of the parent. It hears of the parent's
-cancellation at once, and the parent's end waits for it.
+cancellation at once, and the parent's end waits for it. The parent's telemetry is told of it as of a task of its own,
+with the parent's trace id; the parent's run store has it in the parent's report.
 """
 
 from __future__ import annotations
@@ -18,6 +19,8 @@ from ..models import Task
 from ..models.ids import new_id
 from ..runtime import RunContext, RunEvent
 from ..runtime.request_context import below, current_scope
+from ..telemetry import TelemetryFeed
+from .checks import text
 
 if TYPE_CHECKING:
     from .agent import Agent
@@ -51,7 +54,8 @@ class SubagentHandle:
         return self.task
 
     async def cancel(self, reason: str = "Parent cancelled child") -> None:
-        """Cancel the child and wait until it has ended. Harmless after its end."""
+        """Cancel the child and wait until it has ended. Harmless after its end. ValueError: the reason is no text."""
+        text("reason", reason)
         if self.done:
             return
         if self._driver is not None:
@@ -94,8 +98,10 @@ class Spawned:
         try:
             with below(self._request):
                 return await self._begun(child, prompt, driver)
-        except Exception:
-            driver.run.ledger.children -= 1
+        except BaseException as error:
+            # One that handles itself is at work before its start can be canceled, and counts.
+            if isinstance(error, Exception) or not child.handles_itself:
+                driver.run.ledger.children -= 1
             raise
         finally:
             self._starting -= 1
@@ -110,10 +116,12 @@ class Spawned:
     async def _begun(self, child: Agent, prompt: str, driver: Driver) -> SubagentHandle:
         context = self._context.child(agent_name=child.name)
         context.session_id = new_id("session")
+        context.trace_id = context.trace_id or RunContext.from_task(driver.run.task).trace_id
         task = Task.create_infer(prompt=prompt, context=context)
         tell = self._teller(context)
+        feed = self._feed(child, task, context)
         if child.handles_itself:
-            return await self._handling(child, task, context, tell, driver)
+            return await self._handling(child, task, context, tell, feed, driver)
         drive = await child.execution.begin_live(
             task,
             context,
@@ -121,7 +129,7 @@ class Spawned:
             people=True,
             above=(self._parent.policy,),
             root=self._parent,
-            sinks=[tell],
+            sinks=[tell] if feed is None else [tell, feed],
             streaming=True,
         )
         if self._closed:
@@ -130,10 +138,17 @@ class Spawned:
         if driver.token.is_cancelled:
             drive.driver.cancel(driver.token.reason)
         driver.beside.append(drive.driver)
-        return self._added(SubagentHandle(child, task, context.run_id, drive.finish(), drive.driver), driver)
+        work = _watched(drive.finish(), feed)
+        return self._added(SubagentHandle(child, task, context.run_id, work, drive.driver), driver)
 
     async def _handling(
-        self, child: Agent, task: Task, context: RunContext, tell: Callable[[Any], None], driver: Driver
+        self,
+        child: Agent,
+        task: Task,
+        context: RunContext,
+        tell: Callable[[Any], None],
+        feed: TelemetryFeed | None,
+        driver: Driver,
     ) -> SubagentHandle:
         """A child that handles its tasks itself: its handler is authoritative, and its run its own."""
         begun = asyncio.Event()
@@ -144,10 +159,13 @@ class Spawned:
                     async for event in events:
                         begun.set()
                         tell(event)
+                        if feed is not None:
+                            feed(event)
             finally:
                 begun.set()
 
-        found = self._added(SubagentHandle(child, task, context.run_id, handle(), None), driver)
+        work = _watched(handle(), feed)
+        found = self._added(SubagentHandle(child, task, context.run_id, work, None), driver)
         await begun.wait()  # from now on its task can be canceled
         return found
 
@@ -167,6 +185,13 @@ class Spawned:
         if active > limits.max_concurrency:
             raise SubagentLimitError(f"Too many subagents at once: {active} > {limits.max_concurrency}")
 
+    def _feed(self, child: Agent, task: Task, context: RunContext) -> TelemetryFeed | None:
+        """What tells the parent's telemetry. A child that handles itself tells its own; none may hear it twice."""
+        telemetry = self._parent.telemetry
+        if telemetry is None or (child.handles_itself and child.telemetry is telemetry):
+            return None
+        return TelemetryFeed(telemetry, task, context, child.name)
+
     def _teller(self, context: RunContext) -> Callable[[Any], None]:
         """A child's event in the parent's stream keeps its identity and never ends the parent."""
         numbers = count(1)
@@ -183,3 +208,11 @@ class Spawned:
             self._tell(found)
 
         return tell
+
+
+async def _watched(work: Coroutine[Any, Any, None], feed: TelemetryFeed | None) -> None:
+    try:
+        await work
+    finally:
+        if feed is not None:
+            await feed.close()

@@ -31,10 +31,11 @@ _ANSWERING_ROLES = frozenset({"agent", "assistant"})
 class AgentClient:
     """``transport``: a Transport or its name; ``url`` is only needed by transports that know one server.
 
-    ``timeout``: seconds for an answer, None to wait for ever; in a stream it holds for the first event. A task is sent
-    once, whatever the transport's RetryPolicy says; its id is the idempotency key, so asking again with the same task
-    returns the same answer. Raises TransportError where the exchange fails, and the server's own error where it has a
-    class here (TaskNotFoundError, TaskNotCancelableError, TaskAlreadyRunningError, RunBusyError).
+    ``timeout``: seconds for an answer, None to wait for ever; in a stream it holds for the first event, and the
+    transport's ``stream_idle_timeout`` for the others. A task is sent once, whatever the transport's RetryPolicy says;
+    its id is the idempotency key, so asking again with the same task returns the same answer. Raises TransportError
+    where the exchange fails, and the server's own error where it has a class here (TaskNotFoundError,
+    TaskNotCancelableError, TaskAlreadyRunningError, RunBusyError).
     """
 
     def __init__(self, transport: Transport | str, url: str | None = None, timeout: float | None = 300.0) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -15,17 +16,26 @@ from .filters import Filter
 class RegistryClient:
     """``transport``: a Transport or its name, with the registry's ``url``. The methods are those of a Registry.
 
-    ``timeout``: seconds for an answer. Repetition follows the transport's RetryPolicy. Raises TransportError where the
-    exchange fails.
+    ``timeout``: seconds for an answer. ``discovery_timeout``: seconds that the start of an agent's run waits to be told
+    of its peers, None for as long as ``timeout``; it begins without them then. Repetition follows the transport's
+    RetryPolicy. Raises TransportError where the exchange fails.
     """
 
-    def __init__(self, transport: Transport | str, url: str | None = None, *, timeout: float | None = 30.0) -> None:
+    def __init__(
+        self,
+        transport: Transport | str,
+        url: str | None = None,
+        *,
+        timeout: float | None = 30.0,
+        discovery_timeout: float | None = 5.0,
+    ) -> None:
         self.transport = transport_for(transport, url)
         found = url or self.transport.url
         if found is None:
             raise ValueError("RegistryClient needs the url of the registry")
         self.url = found
-        self.timeout = timeout
+        self.timeout = _seconds("timeout", timeout)
+        self.discovery_timeout = _seconds("discovery_timeout", discovery_timeout)
 
     async def register(self, card: AgentCard) -> None:
         """Announce an agent, or renew what is known of the one at this url."""
@@ -58,3 +68,11 @@ class RegistryClient:
             return [AgentCard.from_dict(card) for card in found]
         except (ValueError, TypeError) as error:
             raise TransportProtocolError(f"The registry's answer cannot be read: {error}", url=self.url) from None
+
+
+def _seconds(name: str, value: Any) -> float | None:
+    if value is not None and (isinstance(value, bool) or not isinstance(value, (int, float))):
+        raise TypeError(f"RegistryClient {name} is a number of seconds or None, not {type(value).__name__}")
+    if value is not None and not (value > 0 and math.isfinite(value)):
+        raise ValueError(f"RegistryClient {name} must be above 0 seconds and finite, or None to wait for ever")
+    return value

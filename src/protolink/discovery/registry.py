@@ -31,6 +31,9 @@ class Registry:
     ValueError for a storage that holds something else.
     """
 
+    #: Seconds that the start of an agent's run waits to be told of its peers, as with a RegistryClient.
+    discovery_timeout: float | None = 5.0
+
     def __init__(
         self,
         transport: Transport | str = "runtime",

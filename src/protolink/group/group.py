@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import asyncio
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from types import TracebackType
 from typing import Any
 
@@ -69,6 +70,8 @@ class AgentGroup:
         self._state = "created"
         self._moving = asyncio.Lock()
         self._closer: asyncio.Task[Any] | None = None
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._beginning: set[asyncio.Future[None]] = set()
 
     async def __aenter__(self) -> AgentGroup:
         await self.start()
@@ -90,6 +93,7 @@ class AgentGroup:
         if self._state != "created":
             raise RuntimeError(f"the group is {self._state}; a group starts once, so make a new one")
         self._state = "starting"
+        self._loop = asyncio.get_running_loop()
         async with self._moving:
             try:
                 await self._resources.start(self.startup_timeout)
@@ -132,8 +136,8 @@ class AgentGroup:
         """Submit a task, as it is now, to an agent of the group and return its handle. ``options`` are RunHandle's.
 
         A group with a ``client`` takes addresses too. The same ``request_id`` with the same input returns the same
-        handle, as long as it is retained. RuntimeError unless the group runs; ValueError for an agent that is not in
-        it, a run that is under way already, and for a ``request_id`` of something else.
+        handle, as long as it is retained. RuntimeError unless the group runs in this event loop; ValueError for an
+        agent that is not in it, a run that is under way already, and for a ``request_id`` of something else.
         """
         self._check_running()
         member = self._member(agent)
@@ -161,17 +165,18 @@ class AgentGroup:
             raise RunBusyError(f"Run '{run_id}' is under way in this group; get_run() has its handle")
         place = self._queue.take(lambda: self._runs.ended(run_id))
         try:
-            refused = await place.admitted()
+            refused = await place.decided
             if refused is not None:
                 raise AdmissionError(refused[1], code=refused[0])
             self._check_running()
-            going_on = await ResumedRun.begin(member, run_id, *_response(**response))
-            size = self.event_buffer_size if event_buffer_size is None else event_buffer_size
-            handle = RunHandle(member, going_on.task, resumed=going_on, admission=place, event_buffer_size=size)
+            with self._begins(), place.held():
+                going_on = await ResumedRun.begin(member, run_id, *_response(**response))
+                size = self.event_buffer_size if event_buffer_size is None else event_buffer_size
+                handle = RunHandle(member, going_on.task, resumed=going_on, admission=place, event_buffer_size=size)
+                self._runs.add(handle, None, "")
         except BaseException:
             place.leave()
             raise
-        self._runs.add(handle, None, "")
         return handle
 
     def get_run(self, run_id: str) -> RunHandle:
@@ -203,6 +208,19 @@ class AgentGroup:
     def _check_running(self) -> None:
         if self._state != "running":
             raise RuntimeError(f"the group is {self._state}; submit runs inside 'async with AgentGroup(...)'")
+        if asyncio.get_running_loop() is not self._loop:
+            raise RuntimeError("the group lives in the event loop that started it: have its methods called there")
+
+    @contextmanager
+    def _begins(self) -> Iterator[None]:
+        """A stored run is being opened. A close waits until it is among the runs, which all end with the group."""
+        begun: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._beginning.add(begun)
+        try:
+            yield
+        finally:
+            self._beginning.discard(begun)
+            begun.set_result(None)
 
     def _submit(
         self, member: Agent | str, task: Task, request_id: str | None, wanted: str, options: dict[str, Any]
@@ -241,6 +259,8 @@ class AgentGroup:
 
     async def _end_runs(self, drain: float | None, park: bool) -> None:
         try:
+            if self._beginning:
+                await asyncio.wait(tuple(self._beginning))
             if drain is not None:
                 await self._drain(drain, park)
         finally:  # of whoever cuts the drain short, too

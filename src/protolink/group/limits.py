@@ -11,7 +11,8 @@ from ..models.value import dataclass
 class GroupLimits:
     """None is no bound. ``max_queued_runs`` 0: none waits. ``queue_timeout``: seconds that a run waits at most.
 
-    Root runs count, until they end or pause; their children need no place of their own. ValueError for anything but
+    Root runs count, until they end or pause; their children need no place of their own. A run lends its place to one
+    at a time of the runs that its own code submits to the group, when no other is free. ValueError for anything but
     whole numbers above 0 (0 only for the queue) and a finite time above 0.
     """
 

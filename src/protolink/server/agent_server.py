@@ -15,7 +15,7 @@ from .tasks import TaskEndpoints
 
 
 class AgentServer:
-    """Serves the agent's card, its tasks, and its memory where it has one.
+    """Serves the agent's card, its tasks, and its memory where it has one: over a network to known callers only.
 
     ``routes`` takes further operations until the server starts. The agent works in the loop in which ``start`` was
     awaited. ``clock`` tells how old remembered answers are.
@@ -37,7 +37,7 @@ class AgentServer:
         if transport.supports_streaming:
             self.routes.add_stream(STREAM_TASK, self._tasks.stream)
         if isinstance(agent, Remembering):
-            add_state_routes(self.routes, agent)
+            add_state_routes(self.routes, agent, network=transport.network)
 
     @property
     def url(self) -> str:

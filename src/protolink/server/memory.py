@@ -1,4 +1,8 @@
-"""The state operations of a server: what an agent remembers, described, reset and compacted from elsewhere."""
+"""The state operations of a server: what an agent remembers, described, reset and compacted from elsewhere.
+
+They show and delete conversations, so a server that others can reach over a network does them only for callers whom
+its transport has made sure of. Code of the same process is trusted: it can reach the agent's memory anyway.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +10,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, Protocol, runtime_checkable
 
 from ..transport import Routes
-from ..transport.faults import bad_request
+from ..transport.faults import Fault, bad_request
 from ..transport.request import COMPACT_HISTORY, COMPACT_STATE, DESCRIBE_STATE, RESET_STATE
 from ..transport.routes import Handler, RouteCall
 
@@ -21,16 +25,18 @@ class Remembering(Protocol):
     async def compact_history(self, request: Mapping[str, Any], /) -> Any: ...
 
 
-def add_state_routes(routes: Routes, agent: Remembering) -> None:
-    """Serve the operations of an agent that has them."""
-    routes.add(DESCRIBE_STATE, _handler(agent.describe_state))
-    routes.add(RESET_STATE, _handler(agent.reset_state))
-    routes.add(COMPACT_STATE, _handler(agent.compact_state))
-    routes.add(COMPACT_HISTORY, _handler(agent.compact_history))
+def add_state_routes(routes: Routes, agent: Remembering, *, network: bool) -> None:
+    """Serve the operations of an agent that has them. ``network``: callers that nobody knows are refused."""
+    routes.add(DESCRIBE_STATE, _handler(agent.describe_state, network))
+    routes.add(RESET_STATE, _handler(agent.reset_state, network))
+    routes.add(COMPACT_STATE, _handler(agent.compact_state, network))
+    routes.add(COMPACT_HISTORY, _handler(agent.compact_history, network))
 
 
-def _handler(operation: Callable[[Mapping[str, Any]], Awaitable[Any]]) -> Handler:
+def _handler(operation: Callable[[Mapping[str, Any]], Awaitable[Any]], network: bool) -> Handler:
     async def handle(call: RouteCall) -> Any:
+        if network and call.caller is None:
+            raise Fault("unauthenticated", "What an agent remembers is only for callers whom this server knows")
         try:
             found = await operation(_request(call.body))
         except (ValueError, TypeError) as error:

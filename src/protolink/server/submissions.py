@@ -1,15 +1,21 @@
-"""What was submitted under which key, and how it ended: nothing runs twice because somebody asks twice."""
+"""What was submitted under which key, and how it ended: nothing runs twice because somebody asks twice.
+
+A key is one caller's own. Two callers with the same key have two pieces of work, and learn nothing of each other.
+"""
 
 from __future__ import annotations
 
 import asyncio
 from dataclasses import field
-from typing import Any
+from typing import Any, TypeAlias
 
 from ..drive.ports import Clock
 from ..models.value import dataclass
 from ..transport.config import TransportConfig
 from ..transport.faults import Fault
+
+#: A caller, None for all that cannot be told apart, and the key that it chose.
+Key: TypeAlias = tuple[str | None, str]
 
 
 @dataclass(slots=True)
@@ -35,10 +41,10 @@ class Submissions:
     def __init__(self, config: TransportConfig, clock: Clock) -> None:
         self._config = config
         self._clock = clock
-        self._running: dict[str, Submission] = {}
-        self._ended: dict[str, Submission] = {}  # the first that ended stands first
+        self._running: dict[Key, Submission] = {}
+        self._ended: dict[Key, Submission] = {}  # the first that ended stands first
 
-    def find(self, key: str | None, digest: str) -> Submission | None:
+    def find(self, key: Key | None, digest: str) -> Submission | None:
         """The earlier submission of the same body under this key. Fault ``idempotency_conflict`` for another body."""
         if key is None:
             return None
@@ -51,14 +57,14 @@ class Submissions:
             )
         return found
 
-    def begin(self, key: str | None, digest: str) -> Submission:
+    def begin(self, key: Key | None, digest: str) -> Submission:
         """New work; whoever asks again from now on waits for its answer."""
         found = Submission(digest)
         if key is not None:
             self._running[key] = found
         return found
 
-    def settle(self, key: str | None, submission: Submission, outcome: Any) -> None:
+    def settle(self, key: Key | None, submission: Submission, outcome: Any) -> None:
         """The work has ended, or may have had effects before it was cut off. Later outcomes are left out."""
         if submission.done.is_set():
             return
@@ -70,7 +76,7 @@ class Submissions:
             self._ended.pop(key, None)
             self._ended[key] = submission
 
-    def drop(self, key: str | None, submission: Submission, fault: Fault) -> None:
+    def drop(self, key: Key | None, submission: Submission, fault: Fault) -> None:
         """Nothing was done, so the key may be used again."""
         self.settle(None, submission, fault)
         if key is not None:

@@ -18,7 +18,7 @@ from ..transport import RouteCall, TransportConfig
 from ..transport.faults import Fault, fault_of
 from .reading import read_cancellation, read_task
 from .served import Served
-from .submissions import Submission, Submissions
+from .submissions import Key, Submission, Submissions
 
 #: How long tasks may take to settle after they were canceled because the server stops.
 SETTLE_SECONDS = 5.0
@@ -29,7 +29,7 @@ class Work:
     """A submitted task while the agent is at it."""
 
     task: Task
-    key: str | None
+    key: Key | None
     submission: Submission
 
 
@@ -54,7 +54,7 @@ class TaskEndpoints:
         task, body, earlier = self._accept(call)
         if earlier is not None:
             return await earlier.answer()
-        with self._at_work(task, call.idempotency_key, body) as work:
+        with self._at_work(task, call.key, body) as work:
             return self._settled(work, await self._run(task))
 
     async def stream(self, call: RouteCall) -> AsyncGenerator[tuple[Any, bool], None]:
@@ -63,7 +63,7 @@ class TaskEndpoints:
         if earlier is not None:
             yield _final(await earlier.answer(), None), True
             return
-        with self._at_work(task, call.idempotency_key, body) as work:
+        with self._at_work(task, call.key, body) as work:
             last: dict[str, Any] | None = None
             try:
                 # The final status is kept back until the agent has brought the task itself to its end.
@@ -83,7 +83,7 @@ class TaskEndpoints:
     async def cancel(self, call: RouteCall) -> Any:
         """The canceled task. The same request again, after its answer was lost, gets the same answer."""
         request = read_cancellation(call.body)
-        asked = f"{call.idempotency_key}:{digest(call.body)}" if call.idempotency_key is not None else None
+        asked = None if call.key is None else (call.key[0], f"{call.key[1]}:{digest(call.body)}")
         try:
             done = told_of(await self._agent.cancel_task(request))
         except TaskCancellationError:
@@ -123,13 +123,13 @@ class TaskEndpoints:
         """The task, the digest of its text, and what was submitted earlier under the same key."""
         task = read_task(call.body)
         body = digest(call.body)
-        earlier = self._submissions.find(call.idempotency_key, body)
+        earlier = self._submissions.find(call.key, body)
         if earlier is None and self._closing:
             raise Fault("unavailable", "The server is stopping and takes nothing new")
         return task, body, earlier
 
     @contextmanager
-    def _at_work(self, task: Task, key: str | None, body: str) -> Iterator[Work]:
+    def _at_work(self, task: Task, key: Key | None, body: str) -> Iterator[Work]:
         work = Work(task, key, self._submissions.begin(key, body))
         self._working[id(work)] = work
         self._idle.clear()

@@ -9,13 +9,16 @@ from contextlib import aclosing
 
 from ..errors import TransportConnectionError
 from ..models.value import dataclass
-from .edge import Edge
+from .edge import AHEAD, Edge
 from .faults import Fault
 from .loops import LoopEnded, call_in, run_in, watch
 from .request import Request
 from .wire import Reply, reply_of
 
 _LOST = "The event loop of the server has ended, and with it the server"
+
+#: Events after which the reader in another loop gives room back: waking that loop for each would cost more.
+_BATCH = AHEAD // 2
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +40,7 @@ class Listener:
             raise TransportConnectionError(_LOST, outcome_unknown=ended.began, retryable=not ended.began) from None
 
     async def stream(self, request: Request) -> AsyncGenerator[Reply, None]:
-        """Closing it cancels the work; in one loop it waits until that has settled, as a local stream does."""
+        """Closing it cancels the work; in one loop it waits until that has settled, within bounds."""
         if self.loop is asyncio.get_running_loop():
             async with aclosing(self.edge.stream(request)) as replies:
                 async for reply in replies:
@@ -64,13 +67,20 @@ class _Across:
     def __init__(self, listener: Listener, request: Request, reader: asyncio.AbstractEventLoop) -> None:
         self._server = listener.loop
         self._reader = reader
-        self._queue: asyncio.Queue[Reply | None] = asyncio.Queue()
+        self._queue: asyncio.Queue[Reply | None] = asyncio.Queue()  # bounded by the room of the other side
+        self._room = asyncio.Semaphore(AHEAD)  # the server's loop takes of it and gives back
+        self._read = 0
         self._work: asyncio.Task[None] | None = None
         self._look_no_more = watch(self._server, self._lose)
         call_in(self._server, lambda: self._begin(listener.edge, request))
 
     async def next(self) -> Reply | None:
-        return await self._queue.get()
+        found = await self._queue.get()
+        self._read += 1
+        if self._read == _BATCH:
+            self._read = 0
+            call_in(self._server, self._make_room)
+        return found
 
     def close(self) -> None:
         self._look_no_more()
@@ -81,7 +91,11 @@ class _Across:
         self._queue.put_nowait(None)
 
     def _begin(self, edge: Edge, request: Request) -> None:
-        self._work = edge.open(request, self._deliver)
+        self._work = edge.open(request, self._deliver, self._room)
+
+    def _make_room(self) -> None:
+        for _ in range(_BATCH):
+            self._room.release()
 
     def _deliver(self, reply: Reply | None) -> None:
         if not call_in(self._reader, lambda: self._queue.put_nowait(reply)):

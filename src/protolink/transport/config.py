@@ -70,7 +70,8 @@ class TransportConfig:
 
     Seconds: ``keepalive_interval`` and ``keepalive_timeout`` of open connections, ``shutdown_timeout`` for what runs
     when a server stops, ``idempotency_ttl`` for how long an answer is kept under its key. ``idempotency_cache_size``
-    counts answers.
+    counts answers. ``stream_idle_timeout``: seconds for which a stream that has begun may be silent, None for ever.
+    Silence is no proof that the peer is away: a slow tool or a person who has to decide makes it as well.
     """
 
     limits: TransportLimits = field(default_factory=TransportLimits)
@@ -81,6 +82,7 @@ class TransportConfig:
     idempotency_ttl: float = 300.0
     idempotency_cache_size: int = 1024
     collect_metrics: bool = True
+    stream_idle_timeout: float | None = 1800.0
 
     def __post_init__(self) -> None:
         for name, kind in (("limits", TransportLimits), ("retry", RetryPolicy), ("collect_metrics", bool)):
@@ -89,6 +91,9 @@ class TransportConfig:
         for name in ("keepalive_interval", "keepalive_timeout"):
             if _seconds(f"TransportConfig {name}", getattr(self, name)) == 0:
                 raise ValueError(f"TransportConfig {name} must be above 0 seconds")
+        idle = self.stream_idle_timeout
+        if idle is not None and _seconds("TransportConfig stream_idle_timeout", idle) == 0:
+            raise ValueError("TransportConfig stream_idle_timeout must be above 0 seconds, or None to wait for ever")
         for name in ("shutdown_timeout", "idempotency_ttl"):
             _seconds(f"TransportConfig {name}", getattr(self, name))
         _count("TransportConfig idempotency_cache_size", self.idempotency_cache_size)

@@ -28,6 +28,10 @@ _log = logging.getLogger("protolink.transport")
 #: has so many seconds.
 _CANCELLATIONS = 2
 SETTLE_SECONDS = 2.0
+#: Seconds for which the reader of a stream that it leaves early waits until the work behind it has settled.
+LEAVE_SECONDS = 10.0
+#: Events that a stream may be ahead of its reader. Then the work's events wait for it where they are made.
+AHEAD = 64
 
 Deliver = Callable[[Reply | None], None]
 
@@ -64,23 +68,28 @@ class Edge:
         self._count("requests_served", reply)
         return reply
 
-    def open(self, request: Request, deliver: Deliver) -> asyncio.Task[None]:
+    def open(self, request: Request, deliver: Deliver, room: asyncio.Semaphore) -> asyncio.Task[None]:
         """Answer with a stream: ``deliver`` takes every reply as it comes, then None. It neither waits nor raises.
 
-        Canceling the returned task closes the stream; it ends when the work behind it has settled.
+        ``room``: taken for each event, to be given back when it was read; the end of a stream needs none. Canceling the
+        returned task closes the stream; it ends when the work behind it has settled.
         """
-        return self._begin(self._told(request, deliver))
+        return self._begin(self._told(request, deliver, room))
 
     async def stream(self, request: Request) -> AsyncGenerator[Reply, None]:
         """``open`` as an iterator, for transports whose answers are written in the server's own loop."""
         queue: asyncio.Queue[Reply | None] = asyncio.Queue()
-        work = self.open(request, queue.put_nowait)
+        room = asyncio.Semaphore(AHEAD)
+        work = self.open(request, queue.put_nowait, room)
         try:
             while (reply := await queue.get()) is not None:
+                room.release()
                 yield reply
         finally:
             work.cancel()
-            await asyncio.wait([work])
+            await asyncio.wait([work], timeout=LEAVE_SECONDS)
+            if not work.done():  # its reader has an answer to give meanwhile; close() deals with it
+                _log.warning("The work behind a stream did not end when its reader left; the reader waits no longer")
 
     async def close(self, seconds: float) -> None:
         """Refuse what is new, wait ``seconds`` for what runs, cancel the rest, and leave alone what does not obey."""
@@ -115,7 +124,7 @@ class Edge:
         except Exception as error:
             return _refusal(error)
 
-    async def _told(self, request: Request, deliver: Deliver) -> None:
+    async def _told(self, request: Request, deliver: Deliver, room: asyncio.Semaphore) -> None:
         final = False
         try:
             route = self._streaming(request)
@@ -123,6 +132,8 @@ class Edge:
                 events = cast(StreamHandler, route.handler)(self._call(request))
                 async with aclosing(events):
                     async for event, final in events:
+                        if not final:
+                            await room.acquire()
                         deliver(self._reply(event, final=final))
                         if final:
                             break
@@ -180,7 +191,8 @@ class Edge:
                 "too_large",
                 f"The request has {len(request.body)} bytes; this server takes {self._limits.max_request_bytes}",
             )
-        return RouteCall(_read(request.body), request.params, request.request_id, request.idempotency_key)
+        body = _read(request.body)
+        return RouteCall(body, request.params, request.request_id, request.idempotency_key, request.caller)
 
     def _reply(self, value: Any, *, final: bool) -> Reply:
         body = encode(value)

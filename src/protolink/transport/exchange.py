@@ -163,12 +163,12 @@ class WireTransport(Transport):
         self.metrics.add("streams_opened")
         try:
             async with aclosing(self.replies(request, url)) as replies:
-                answer = await self._first(replies, url, request, timeout)
+                answer = await self._next(replies, url, request, timeout)
                 while answer is not None:
                     yield self._event(answer, url, request)
                     if answer.final:
                         return
-                    answer = await anext(replies, None)
+                    answer = await self._next(replies, url, request, self.config.stream_idle_timeout)
                 raise TransportConnectionError("The stream ended before the task did", outcome_unknown=True)
         except ProtolinkError as error:
             self.metrics.add("errors")
@@ -220,7 +220,7 @@ class WireTransport(Transport):
             raise TransportProtocolError("An event of the stream is no JSON object", outcome_unknown=True)
         return event
 
-    async def _first(
+    async def _next(
         self, replies: AsyncGenerator[Answer, None], url: str, request: Request, timeout: float | None
     ) -> Answer | None:
         try:

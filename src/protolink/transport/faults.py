@@ -28,6 +28,7 @@ _LONGEST_NAME = 100
 #: Codes of faults that no exception stands for, and their numbers.
 STATUS = {
     "bad_request": 400,
+    "unauthenticated": 401,
     "not_found": 404,
     "method_not_allowed": 405,
     "idempotency_conflict": 409,

@@ -37,7 +37,11 @@ class RequestSpec:
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """A request as it travels. ``body`` is JSON text, empty for none; ``params`` are those of a query."""
+    """A request as it travels. ``body`` is JSON text, empty for none; ``params`` are those of a query.
+
+    ``caller``: who asks, as the receiving side has made sure of it; None when it cannot tell. It is never read from
+    what a client sends.
+    """
 
     method: str
     path: str
@@ -45,6 +49,7 @@ class Request:
     params: Mapping[str, list[str]] = field(default_factory=dict)
     request_id: str | None = None
     idempotency_key: str | None = None
+    caller: str | None = None
 
 
 AGENT_CARD = RequestSpec("GET", "/.well-known/agent.json", control=True)

@@ -12,12 +12,18 @@ from .request import RequestSpec
 
 @dataclass(frozen=True, slots=True)
 class RouteCall:
-    """A request that has been read. ``body`` is a JSON value, None when there was none."""
+    """A request that has been read. ``body`` is a JSON value, None when there was none; ``caller`` as in Request."""
 
     body: Any
     params: Mapping[str, list[str]]
     request_id: str | None = None
     idempotency_key: str | None = None
+    caller: str | None = None
+
+    @property
+    def key(self) -> tuple[str | None, str] | None:
+        """The idempotency key as this caller's own: others may use the same one for their work."""
+        return None if self.idempotency_key is None else (self.caller, self.idempotency_key)
 
 
 #: Answers with a JSON value, or raises a Fault or an error of ``protolink.errors``.

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncGenerator
 from contextlib import aclosing
+from dataclasses import replace
 from typing import ClassVar
 
 from .board import BOARD, Listener
@@ -21,7 +22,8 @@ from .wire import Answer, pack, unpack
 class RuntimeTransport(WireTransport):
     """``runtime://name``: serves and reaches agents of this process, in any thread and event loop of it.
 
-    ``url`` None makes a transport that only asks. A server lives in the loop in which it was started.
+    ``url`` None makes a transport that only asks. A server lives in the loop in which it was started. While it
+    serves it asks under its own address: that is how the other side tells its callers apart. Others it cannot tell.
     """
 
     transport_type: ClassVar[str] = "runtime"
@@ -41,11 +43,11 @@ class RuntimeTransport(WireTransport):
         return found
 
     async def exchange(self, request: Request, base_url: str) -> Answer:
-        reply = await BOARD.find(base_url).handle(request)
+        reply = await BOARD.find(base_url).handle(self._signed(request))
         return unpack(pack(reply, request.request_id), self.config.limits)
 
     async def replies(self, request: Request, base_url: str) -> AsyncGenerator[Answer, None]:
-        async with aclosing(BOARD.find(base_url).stream(request)) as found:
+        async with aclosing(BOARD.find(base_url).stream(self._signed(request))) as found:
             async for reply in found:
                 yield unpack(pack(reply, request.request_id, stream=True), self.config.limits, stream=True)
 
@@ -64,3 +66,7 @@ class RuntimeTransport(WireTransport):
             await self._listener.close(self.config.shutdown_timeout)
         finally:
             await self.hang_up(edge)
+
+    def _signed(self, request: Request) -> Request:
+        """``url`` alone proves nothing: that of a client is its server's."""
+        return request if self._edge is None else replace(request, caller=self.url)

@@ -83,7 +83,8 @@ class Transport(ABC):
     ) -> AsyncGenerator[dict[str, Any], None]:
         """Submit a task and yield its events as JSON objects, the final status last. Closing early cancels the task.
 
-        ``timeout``: seconds until the first event. NotImplementedError where the transport does not stream.
+        ``timeout``: seconds until the first event; later ones come within the ``stream_idle_timeout`` of the config.
+        TransportTimeoutError otherwise, and NotImplementedError where the transport does not stream.
         """
 
     @abstractmethod
