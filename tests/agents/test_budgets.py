@@ -40,6 +40,7 @@ from protolink import (
     TaskState,
     ToolRejectedError,
 )
+from protolink.journal import InMemoryDurableStore
 from protolink.llms import MockLLM
 
 
@@ -201,6 +202,21 @@ async def test_runtime_is_checked_after_the_model_has_answered() -> None:
     found.tool(name="count")(calls.tool)
     await exceeded(found, limited(max_runtime_seconds=10), "max_runtime_seconds")
     assert calls.made == []
+
+
+@pytest.mark.claim("BUD-031", "BUD-036")
+@pytest.mark.parametrize("durable", [False, True])
+async def test_runtime_is_checked_when_the_model_has_answered_even_if_it_is_the_answer(durable: bool) -> None:
+    clock = FakeClock()
+
+    def answer(history: Any, prompt: str) -> str:
+        clock.advance(20)
+        return "too late"
+
+    how: dict[str, Any] = {"durability": InMemoryDurableStore()} if durable else {}
+    found = Agent(name="a", llm=MockLLM(response_callback=answer), clock=clock, verbosity=0, **how)
+    error = await exceeded(found, limited(max_runtime_seconds=10), "max_runtime_seconds")
+    assert error.decision.observed == 20
 
 
 @pytest.mark.claim("BUD-031", "BUD-032", "BUD-037", "CAN-033")

@@ -560,6 +560,30 @@ async def test_request_object_carries_id_and_reason() -> None:
     assert_canceled(task, "by request")
 
 
+@pytest.mark.parametrize("reason", [5, float("nan"), "\ud800", object()])
+async def test_reason_that_is_no_text_cancels_nothing(reason: Any) -> None:
+    gate, task = Gate(), infer()
+    found = waiting(gate, durability=InMemoryDurableStore())
+    running = asyncio.ensure_future(found.run_task(task))
+    await gate.reached.wait()
+    for request in (task.id, TaskCancellationRequest(task.id, metadata={"reason": reason})):
+        with pytest.raises(ValueError, match="reason"):
+            await found.cancel_task(request, None if isinstance(request, TaskCancellationRequest) else reason)
+    gate.opened.set()
+    assert (await running).state is TaskState.COMPLETED
+
+
+@pytest.mark.parametrize("reason", [5, float("nan"), "\ud800"])
+async def test_handle_refuses_a_reason_that_is_no_text(reason: Any) -> None:
+    gate = Gate()
+    handle = waiting(gate).start_run("go")
+    await gate.reached.wait()
+    with pytest.raises(ValueError, match="reason"):
+        await handle.cancel(reason)
+    gate.opened.set()
+    assert (await handle.result()).status == "completed"
+
+
 async def test_first_reason_stays() -> None:
     gate, task = Gate(), infer()
     found = waiting(gate)

@@ -146,6 +146,16 @@ def test_tools_that_are_none_are_a_type_error(tools: list[Any]) -> None:
         ("execution_version", ""),
         ("execution_version", "  "),
         ("execution_version", 1),
+        ("system_prompt", 5),
+        ("system_prompt", "\ud800"),
+        ("description", 5),
+        ("description", "\ud800"),
+        ("max_result_bytes", 0),
+        ("max_result_bytes", "64"),
+        ("max_result_bytes", True),
+        ("store_patience", -1),
+        ("store_patience", float("nan")),
+        ("store_patience", "60"),
     ],
 )
 def test_value_outside_its_range_is_refused_by_name(name: str, value: Any) -> None:
@@ -168,6 +178,12 @@ async def test_slices_without_durability_are_refused_before_the_model_is_asked()
     assert isinstance(error, ValueError)
     assert "durability" in str(error)
     assert llm._played == 0
+
+
+@pytest.mark.parametrize("name", ["budget_policy", "subagent_limits"])
+def test_budget_policy_and_limits_are_what_they_say(name: str) -> None:
+    with pytest.raises(TypeError, match=name):
+        Agent(name="a", **{name: 5})
 
 
 def test_policy_must_be_able_to_evaluate() -> None:

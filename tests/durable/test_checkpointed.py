@@ -52,6 +52,10 @@ async def test_the_conversation_and_the_pending_action_are_stored(inferred: Any)
     assert [call["tool"] for call in loop["pending"]] == ["ask_user"]
     assert [message["role"] for message in loop["history"]] == ["user", "assistant", "tool", "assistant"]
     assert json.loads(loop["history"][2]["content"])["result"] == {"published": "hello"}
+    asked = sum(len(script.seen) for script in inferred.scripts)
+    await fresh(inferred, policy=None).resume(pause.run_id, request_id=pause.interruption.request_id, answer="CSV")
+    assert sum(len(script.seen) for script in inferred.scripts) == asked + 1
+    assert inferred.scripts[-1].seen[-1][-4]["content"] == loop["history"][1]["content"]
 
 
 @pytest.mark.claim("DUR-052", "DUR-079")

@@ -177,17 +177,26 @@ async def test_a_rotated_secret_is_no_other_model(tmp_path: Any) -> None:
 
 @pytest.mark.claim("STR-020")
 async def test_a_changed_function_body_is_not_noticed(direct: Any) -> None:
-    def version(number: int) -> Tool:
+    def old() -> Tool:
         def publish(text: str) -> str:
             """Publish a text."""
-            return f"{text} by body {number}"
+            return f"{text} by the old body"
+
+        return Tool.from_callable(publish, capabilities=["content.publish"])
+
+    def new(client: dict[str, str]) -> Tool:
+        def publish(text: str) -> str:
+            """Publish a text."""
+            words = [text, "by", client["name"]]
+            return " ".join(words)
 
         return Tool.from_callable(publish, capabilities=["content.publish"])
 
     policy = CapabilityPolicy({"content.publish": "require_approval"})
-    pause = await direct.pause(direct.agent([version(1)], ("publish", {"text": "hello"}), policy=policy))
+    pause = await direct.pause(direct.agent([old()], ("publish", {"text": "hello"}), policy=policy))
     response = {"request_id": pause.interruption.request_id, "approved": True}
-    assert await direct.agent([version(2)], policy=policy).resume(pause.run_id, **response) == "hello by body 2"
+    resumed = direct.agent([new({"name": "another client"})], policy=policy)
+    assert await resumed.resume(pause.run_id, **response) == "hello by another client"
 
 
 async def test_a_factorys_model_is_part_of_the_contract(tmp_path: Any) -> None:

@@ -35,6 +35,14 @@ async def test_a_response_without_its_request_id_is_refused(direct: Any, request
     await refused(direct, pause, ValueError, "request_id", request_id=request_id, approved=True)
 
 
+@pytest.mark.parametrize("approved", [True, False])
+@pytest.mark.parametrize("reason", [7, float("nan"), ["why"], object()])
+async def test_a_reason_that_is_no_text_is_refused(direct: Any, reason: Any, approved: bool) -> None:
+    pause = await direct.pause(fresh(direct, CALL))
+    request = pause.interruption.request_id
+    await refused(direct, pause, ValueError, "reason", request_id=request, approved=approved, reason=reason)
+
+
 @pytest.mark.claim("DUR-029", "DUR-030", "DUR-041", "DUR-057")
 @pytest.mark.parametrize("call", [QUESTION, CALL])
 async def test_another_requests_id_is_refused(scene: Any, call: Any) -> None:

@@ -26,6 +26,13 @@ def test_profile_survives_its_json_form() -> None:
     assert LLMModelProfile.from_dict({}) == LLMModelProfile(currency="USD")
 
 
+@pytest.mark.parametrize("cost", [float("nan"), float("inf")])
+@pytest.mark.parametrize("name", ["input_cost_per_million", "output_cost_per_million"])
+def test_a_cost_that_could_not_be_stored_is_refused(name: str, cost: float) -> None:
+    with pytest.raises(ValueError, match=name):
+        LLMModelProfile.from_dict({name: cost})
+
+
 def test_unknown_field_is_named() -> None:
     with pytest.raises(ValueError, match="contextwindow"):
         LLMModelProfile.from_dict({"contextwindow": 1})

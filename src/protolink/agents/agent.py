@@ -26,8 +26,10 @@ from ..telemetry import Telemetry
 from ..tools import Tool
 from .active import ActiveTasks
 from .checks import (
+    checked_budget_policy,
     checked_callable,
     checked_card,
+    checked_limits,
     checked_llm,
     checked_policy,
     checked_run_store,
@@ -39,6 +41,7 @@ from .checks import (
     positive,
     positive_seconds,
     seconds,
+    text,
     without_streaming,
 )
 from .limits import SubagentLimits
@@ -151,7 +154,7 @@ class Agent:
             raise ValueError("give either llm or llm_factory, not both")
         self.llm: LLM | None = create_llm(llm) if isinstance(llm, str) else checked_llm(llm)
         self.llm_factory = checked_callable("llm_factory", llm_factory)
-        self.system_prompt = system_prompt
+        self.system_prompt: str | None = text("system_prompt", system_prompt)
         self.override_system_prompt = override_system_prompt
         self.expose_tool_results = expose_tool_results
         self.verbosity = choice("verbosity", verbosity, (0, 1, 2))
@@ -160,16 +163,16 @@ class Agent:
         self.run_store = checked_run_store(run_store)
         self.telemetry = checked_telemetry(telemetry)
         self.retrieval = choice("retrieval", retrieval, ("auto", "always", "required"))
-        self.subagent_limits = subagent_limits or SubagentLimits()
+        self.subagent_limits = checked_limits(subagent_limits)
         self.durability = checked_store(durability)
         if self.durability is not None and self.subagent_limits.background:
             raise ValueError("background children are not available in durable runs")
         self.yield_after_steps = positive("yield_after_steps", yield_after_steps)
         self.execution_version = nonblank("execution_version", execution_version)
-        self.budget_policy: Any = BudgetPolicy() if budget_policy is UNSET else budget_policy
+        self.budget_policy: Any = BudgetPolicy() if budget_policy is UNSET else checked_budget_policy(budget_policy)
         self.parallel_tool_calls = parallel_tool_calls
-        self.max_result_bytes = max_result_bytes
-        self.store_patience = store_patience
+        self.max_result_bytes = positive("max_result_bytes", max_result_bytes) or MAX_RESULT_BYTES
+        self.store_patience = seconds("store_patience", store_patience)
         self.clock: Clock = clock or SystemClock()
         self.storage = checked_storage(storage)
         self.storage_given = storage is not None
@@ -399,11 +402,11 @@ class Agent:
         return handle.RunHandle(self, task, event_buffer_size=event_buffer_size)
 
     async def cancel_task(self, task_id: str | TaskCancellationRequest, reason: str | None = None) -> Task:
-        """Cancel a running task and return it. TaskNotFoundError unless it is running here."""
+        """Cancel a running task and return it. TaskNotFoundError unless it is running here; ValueError: no text."""
         if isinstance(task_id, TaskCancellationRequest):
             reason = reason or task_id.metadata.get("reason")
             task_id = task_id.id
-        return await self._active.cancel(task_id, reason)
+        return await self._active.cancel(task_id, text("reason", reason))
 
     def get_cancellation_token(self, task_id: str) -> CancellationToken | None:
         """The live token of a running task."""

@@ -15,6 +15,7 @@ from ..models import AgentCapabilities, AgentCard
 from ..runtime import CapabilityPolicy
 from ..storage import InMemoryStorage, Storage
 from ..telemetry import Telemetry
+from .limits import SubagentLimits
 
 _STORE_METHODS = ("get", "acquire", "save", "release")
 
@@ -29,13 +30,14 @@ def checked_card(
             raise TypeError(f"card must be an AgentCard or a mapping, not {type(card).__name__}")
         found = card if isinstance(card, AgentCard) else AgentCard.from_dict(card)
         printable(found.name)
+        text("description", found.description)
         return found
     if not isinstance(name, str) or not name.strip():
         raise ValueError("an agent needs a card or a nonblank name")
     printable(name)
     return AgentCard(
         name=name,
-        description=description if description is not None else f"Agent {name}",
+        description=text("description", description) if description is not None else f"Agent {name}",
         url=url if url is not None else f"runtime://{urllib.parse.quote(name, safe='')}",
         transport="runtime",
         capabilities=AgentCapabilities(),
@@ -59,6 +61,20 @@ def checked_policy(policy: Any) -> Any:
     if not callable(getattr(policy, "evaluate", None)):
         raise TypeError(f"policy must have evaluate(action, context), which {type(policy).__name__} has not")
     return policy
+
+
+def checked_budget_policy(policy: Any) -> Any:
+    if policy is not None and not callable(getattr(policy, "evaluate", None)):
+        raise TypeError(f"budget_policy must have evaluate(budget, usage), which {type(policy).__name__} has not")
+    return policy
+
+
+def checked_limits(limits: Any) -> SubagentLimits:
+    if limits is None:
+        return SubagentLimits()
+    if not isinstance(limits, SubagentLimits):
+        raise TypeError(f"subagent_limits must be SubagentLimits, not {type(limits).__name__}")
+    return limits
 
 
 def checked_callable(name: str, value: Any) -> Any:
@@ -108,6 +124,19 @@ def positive_seconds(name: str, value: Any) -> float | None:
 def nonblank(name: str, value: Any) -> str:
     if not isinstance(value, str) or not value.strip():
         raise ValueError(f"{name} must be nonblank text")
+    return value
+
+
+def text(name: str, value: Any) -> Any:
+    """Text that can be sent and stored, or None."""
+    if value is None:
+        return None
+    if not isinstance(value, str):
+        raise ValueError(f"{name} must be text")
+    try:
+        value.encode()
+    except UnicodeEncodeError:
+        raise ValueError(f"{name} is not valid Unicode text") from None
     return value
 
 

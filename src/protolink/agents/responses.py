@@ -37,6 +37,8 @@ class Response:
             raise ValueError("answer must be nonblank text, or None to decline")
         if self.arguments is not None and not (self.approved and isinstance(self.arguments, dict)):
             raise ValueError("arguments (a dict) edit an action that is approved: approved=True")
+        if self.reason is not None and not isinstance(self.reason, str):
+            raise ValueError("reason must be text")
 
     @property
     def answers(self) -> bool:

@@ -137,6 +137,8 @@ class AgentCard:
         for label, text in (("name", self.name), ("url", self.url)):
             if not isinstance(text, str) or not text.strip():
                 raise ValueError(f"AgentCard {label} must be nonblank text")
+        if not isinstance(self.description, str):
+            raise ValueError("AgentCard description must be text")
         if self.role not in AGENT_ROLES:
             raise ValueError(f"AgentCard role must be one of {', '.join(AGENT_ROLES)}")
         given: Any = self.capabilities

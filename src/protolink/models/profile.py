@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import field, fields, replace
 from typing import Any
@@ -15,7 +16,8 @@ from .value import dataclass
 class LLMModelProfile:
     """Facts for estimates and metrics; None means unknown.
 
-    ``context_window`` is in tokens, costs are in ``currency`` for one million tokens. Numbers are taken as they are.
+    ``context_window`` is in tokens, costs are in ``currency`` for one million tokens. Numbers are taken as they
+    are; ValueError for a cost that is NaN or infinite, since what is counted with it could not be stored.
     """
 
     context_window: int | None = None
@@ -29,6 +31,12 @@ class LLMModelProfile:
     supports_json_schema: bool | None = None
     tokenizer: str | None = None
     metadata: dict[str, Any] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        for name in ("input_cost_per_million", "output_cost_per_million"):
+            cost = getattr(self, name)
+            if isinstance(cost, float) and not math.isfinite(cost):
+                raise ValueError(f"LLMModelProfile {name} must be finite, not {cost}")
 
     def resolved(self, *, provider: str | None = None, model: str | None = None) -> LLMModelProfile:
         """This profile with ``provider`` and ``model`` filled in where they are unknown."""
