@@ -7,7 +7,15 @@ from typing import Any
 
 import pytest
 
-from protolink import Agent, CapabilityPolicy, CheckpointMismatchError, RunInterrupted, SubagentLimits
+from protolink import (
+    Agent,
+    CapabilityPolicy,
+    CheckpointMismatchError,
+    RunContext,
+    RunInterrupted,
+    SubagentLimits,
+    Task,
+)
 from protolink.journal import SQLiteDurableStore
 from protolink.llms import MockLLM
 from protolink.tools import Tool, ask_user_tool
@@ -47,6 +55,13 @@ def wider_note() -> Tool:
     return Tool.from_callable(note, capabilities=["note.write"])
 
 
+def persistent_model() -> MockLLM:
+    """The same model, with more corrections for its calls."""
+    found = MockLLM("small", {"temperature": 0})
+    found.max_tool_corrections += 1
+    return found
+
+
 async def paused(path: Any) -> RunInterrupted:
     with pytest.raises(RunInterrupted) as caught:
         await application(path).call_tool("ask_user", **QUESTION)
@@ -60,12 +75,17 @@ def answer(pause: Any) -> dict[str, Any]:
 CHANGES: list[Any] = [
     ({"llm": MockLLM("large", {"temperature": 0})}, "model"),
     ({"llm": MockLLM("small", {"temperature": 1})}, "model"),
+    ({"llm": MockLLM("small", {"temperature": 0}, reasoning="basic")}, "model"),
+    ({"llm": MockLLM("small", {"temperature": 0}, tool_calling="native")}, "model"),
+    ({"llm": persistent_model()}, "model"),
     ({"llm": None}, "model"),
     ({"system_prompt": "Be long."}, "instructions"),
+    ({"override_system_prompt": True}, "instructions"),
     ({"description": "hinders"}, "agent"),
     ({"tools": [ask_user_tool(), note(description="Another text.")]}, "tool:note"),
     ({"tools": [ask_user_tool(), note(capabilities=["note.read"])]}, "tool:note"),
     ({"tools": [ask_user_tool(), wider_note()]}, "tool:note"),
+    ({"tools": [ask_user_tool(), note(output_schema={"type": "string", "maxLength": 9})]}, "tool:note"),
     ({"tools": [ask_user_tool()]}, "tool:note"),
     ({"subagents": []}, "subagent:worker"),
     ({"child": Agent(name="worker", llm=MockLLM(), description="rests")}, "worker/agent"),
@@ -221,8 +241,22 @@ async def test_another_agents_run_is_refused(tmp_path: Any) -> None:
 async def test_a_stored_run_id_takes_no_other_task(scene: Any) -> None:
     agent = scene.agent([ask_user_tool()], ("ask_user", QUESTION))
     await scene.pause(agent)
-    with pytest.raises(CheckpointMismatchError, match="stored for task"):
+    with pytest.raises(CheckpointMismatchError, match="stored for another task"):
         await scene.begin(scene.agent([ask_user_tool()]))
+    assert agent.durability.get("run-1").status == "input-required"
+
+
+@pytest.mark.claim("STR-012")
+async def test_a_stored_task_id_takes_no_other_prompt(scene: Any) -> None:
+    agent = scene.agent([ask_user_tool()], ("ask_user", QUESTION))
+    pause = await scene.pause(agent)
+    other = Task.create_infer(prompt="something else", context=RunContext(run_id="run-1"))
+    other.id = pause.task.id
+    with pytest.raises(CheckpointMismatchError, match="stored for another task") as refused:
+        await scene.agent([ask_user_tool()]).run_task(other)
+    assert "Which format" not in str(refused.value)
+    assert other.state.value == "submitted"
+    assert "interruption" not in other.metadata
     assert agent.durability.get("run-1").status == "input-required"
 
 

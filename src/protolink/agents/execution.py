@@ -246,10 +246,16 @@ class Execution:
         )
 
     async def _known(self, journal: PointingJournal, task: Task) -> Run:
-        """The stored run of a task that is submitted again. It is not continued."""
+        """The stored run of a task that is submitted again. It is not continued.
+
+        An id alone does not open it: whoever asks for something else under that id learns nothing of the stored task.
+        """
         run = self.runs.read(journal)
-        if run.task.id != task.id:
-            raise CheckpointMismatchError(f"Run '{run.id}' is stored for task '{run.task.id}', not for '{task.id}'")
+        if run.task.id != task.id or _asked(run.task) != _asked(task):
+            raise CheckpointMismatchError(
+                f"Run '{run.id}' is stored for another task than '{task.id}' with these messages: use another run "
+                f"id, or resume('{run.id}') to go on with the stored one"
+            )
         await give_up(journal)
         return run
 
@@ -274,6 +280,11 @@ class Execution:
         wanted = decide(run, self._agent.clock.now())
         goes_on = grants or any(not isinstance(command, Ask) for command in wanted)
         return grants if goes_on else None
+
+
+def _asked(task: Task) -> list[Any]:
+    """What a task asks for."""
+    return [(message.role, [part.to_dict() for part in message.parts]) for message in task.messages]
 
 
 def _give_back(claim: asyncio.Future[PointingJournal]) -> None:
