@@ -12,6 +12,7 @@ from ..engine.commands import Ask, Authorize
 from ..engine.evolve import NO_HANDLER
 from ..engine.state import Action, Frame, Request
 from ..models.ids import new_id
+from ..models.json import detached
 from ..runtime import ApprovalDecision, ApprovalRequest, BudgetDecision, PolicyDecision, PolicyEffect, UserInputRequest
 from .outcome import Brought, Outcome, Performed, because
 from .ports import AnswerTimedOut, QuestionTool
@@ -48,6 +49,11 @@ def _decided(driver: Driver, action: Action, decision: Any) -> Brought:
     if not isinstance(decision, PolicyDecision):
         error = TypeError(f"a policy must return a PolicyDecision, not {type(decision).__name__}")
         return _unjudged(driver, action, error)
+    if driver.run.durable:
+        try:
+            detached(decision.to_dict())
+        except TypeError as error:
+            return _unjudged(driver, action, TypeError(f"the policy's decision is no JSON: {error}"))
     if decision.effect is not PolicyEffect.REQUIRE_APPROVAL:
         return f.Decided(action.id, decision)
     request = action.request or new_id("approval")

@@ -16,7 +16,7 @@ from ..engine.project import Event, event_id, forwarded, numbers, project
 from ..engine.receipts import export
 from ..engine.state import Frame, Run, status
 from ..engine.task import tellable
-from ..errors import StoreUnavailableError
+from ..errors import DurableExecutionError, StoreUnavailableError
 from ..models import Task, TaskLLMStreamEvent, TaskStatusUpdateEvent
 from ..models.ids import iso_from_seconds
 from .commit import undisturbed
@@ -143,6 +143,10 @@ class Log:
             except StoreUnavailableError:
                 if self._clock.now() - began >= self._patience:
                     raise
+            except (TypeError, ValueError) as error:  # whoever brought the value should have refused it
+                raise DurableExecutionError(
+                    f"Run '{self._run.id}' cannot go on: what happened cannot be stored, {error}"
+                ) from error
             await self._clock.sleep_until(self._clock.now() + wait)
             wait = min(wait * 2, LONGEST_WAIT)
 

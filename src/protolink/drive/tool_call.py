@@ -15,6 +15,7 @@ from ..engine import facts as f
 from ..engine.commands import Invoke, Prepare
 from ..engine.state import Action, Frame
 from ..errors import ToolFailedError, ToolRejectedError, UncertainExecutionError
+from ..models import Artifact
 from ..models.ids import new_id
 from ..models.json import detached
 from ..models.turn import AGENT_CALL
@@ -97,13 +98,21 @@ def _prepared(driver: Driver, frame: Frame, action: Action, tool: Any, made: Run
     named = identified(made, action)
     if driver.run.durable:
         try:
-            detached([named.payload, named.metadata])
-        except TypeError as error:
+            _check_storable(named)
+        except (TypeError, ValueError) as error:
             return because(error, f.PreparationFailed(action.id, "TypeError", f"the action is no JSON: {error}"))
     question = _question(driver, frame, action, tool, named) if tool.asks_user else None
     route = "input" if tool.asks_user else ("peer" if action.call.tool == AGENT_CALL else "tool")
     expires = _expiry(driver, named)
     return f.Prepared(action.id, named, route, None, key, tool.read_only, tool.idempotent, question, expires)
+
+
+def _check_storable(made: RunAction) -> None:
+    """An action that could not be stored, or not be read again, would leave its run without a way on."""
+    detached([made.kind, made.name, made.description, sorted(made.capabilities), made.payload, made.metadata])
+    for artifact in made.artifacts:
+        stored, _ = detached(artifact.to_dict())
+        Artifact.from_dict(stored)
 
 
 def _question(driver: Driver, frame: Frame, action: Action, tool: QuestionTool, made: RunAction) -> dict[str, Any]:
