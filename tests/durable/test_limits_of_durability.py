@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from protolink import Agent, BudgetUsage, DurableExecutionError, RunBudget, RunInterrupted, RunReport, Task
+from protolink import Agent, BudgetUsage, DurableExecutionError, Message, RunBudget, RunInterrupted, RunReport, Task
 from protolink.errors import ToolRejectedError
 from protolink.llms import MockLLM
 from protolink.tools import ask_user_tool
@@ -111,3 +111,13 @@ async def test_a_resume_brings_back_history_corrections_and_usage(tmp_path: Path
     assert (answer, seen) == ("True", [0, 1, 2])
     usage = BudgetUsage.from_dict(again.durability.get(caught.value.run_id).data["usage"])
     assert (usage.llm_calls, usage.tool_calls, usage.steps) == (3, 2, 3)
+
+
+@pytest.mark.parametrize("broken", [Message(role=5), Message(id=5), Message(timestamp=5)])  # type: ignore[arg-type]
+async def test_a_task_that_could_not_be_read_again_takes_no_run_id(tmp_path: Path, broken: Message) -> None:
+    agent = Agent(name="a", tools=[ask_user_tool()], durability=tmp_path / "runs.sqlite", verbosity=0)
+    task = Task.create_tool_call(tool_name="ask_user", args={"question": "Which?"})
+    task.messages.insert(0, broken)
+    with pytest.raises(ValueError, match="must be text"):
+        await agent.run_task(task)
+    assert agent.durability.list() == []

@@ -351,6 +351,20 @@ async def test_several_agents_share_one_manager(direct: Any, tmp_path: Any) -> N
     assert sorted(found["agent_name"] for found in manager.list()) == ["helper", "other"]
 
 
+async def test_the_newest_runs_of_several_agents_are_listed(tmp_path: Any) -> None:
+    first, second = (
+        Agent(name=name, tools=[ask_user_tool()], durability=str(tmp_path / f"{name}.sqlite"))
+        for name in ("first", "second")
+    )
+    for agent in (first, second, second, first, second):
+        with pytest.raises(DurableExecutionError):
+            await agent.call_tool(*QUESTION[:1], **QUESTION[1])
+    manager = RunManager([first, second])
+    listed = [found["agent_name"] for found in manager.list()]
+    assert listed == ["second", "first", "second", "second", "first"]
+    assert [found["agent_name"] for found in manager.list(limit=3)] == listed[:3]
+
+
 @pytest.mark.claim("MGR-021")
 async def test_a_run_outside_the_roster_is_refused(direct: Any) -> None:
     await direct.pause(fresh(direct, QUESTION))

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from protolink import Agent, RunBusyError, RunContext, RunInterrupted, Task, UncertainExecutionError
+from protolink import Agent, RunBusyError, RunContext, RunInterrupted, RunManager, Task, UncertainExecutionError
 from protolink.errors import DurableExecutionError, StoreCorruptError, StoreUnavailableError
 from protolink.journal import SQLiteDurableStore
 from protolink.llms import MockLLM
@@ -365,6 +365,8 @@ async def test_a_damaged_run_names_itself_and_leaves_the_others_usable(scene: An
     with pytest.raises(StoreCorruptError) as caught:
         await again.resume("run-1")
     assert caught.value.run_id == "run-1"
+    second, first = RunManager(again).list()
+    assert ("error" in second, first["run_id"], first["error"]) == (False, "run-1", str(caught.value))
     await again.resume("run-2", request_id=pause.interruption.request_id, answer="CSV")
     assert again.durability.get("run-2").status == "completed"
 

@@ -92,12 +92,13 @@ def test_reconcile_is_no_coroutine(direct: Any) -> None:
 
 
 @pytest.mark.claim("DUR-082")
-async def test_a_result_may_say_that_nothing_happened(inferred: Any) -> None:
+@pytest.mark.parametrize("nothing", [{"status": "not published", "effect": None}, None, False, ""])
+async def test_a_result_may_say_that_nothing_happened(inferred: Any, nothing: Any) -> None:
     error = await uncertain(inferred, broken(inferred, CALL))
     agent = broken(inferred)
-    agent.reconcile("run-1", error.action_id, result={"status": "not published", "effect": None})
+    agent.reconcile("run-1", error.action_id, result=nothing)
     assert await agent.resume("run-1") == "done"
-    assert inferred.observed() == [{"status": "not published", "effect": None}]
+    assert inferred.observed() == [nothing]
 
 
 async def test_an_action_is_reconciled_once(scene: Any) -> None:

@@ -274,6 +274,20 @@ def test_a_pointer_leads_to_the_root(any_store: Any) -> None:
         point_to_root(any_store, "child-1", "writer", root_run_id="run-2", parent_run_id="run-2")
 
 
+def test_a_child_is_told_by_its_root_though_the_store_sees_another_agent() -> None:
+    class Strict(FourMethods):
+        def acquire(self, run_id: str, agent_name: str, initial: dict[str, Any]) -> tuple[str, RunCheckpoint]:
+            found = self.get(run_id)
+            if found is not None and found.agent_name != agent_name:
+                raise CheckpointMismatchError("another agent's")
+            return super().acquire(run_id, agent_name, initial)
+
+    store = Strict()
+    point_to_root(store, "child-1", "writer", root_run_id="run-1", parent_run_id="run-1")
+    with pytest.raises(CheckpointMismatchError, match="'run-1'"):
+        open_journal(store, "child-1", "assistant", create=False)
+
+
 def test_records_are_read_without_owning_a_run(any_store: Any, one_call: Any) -> None:
     run = one_call()
     open_journal(any_store, "run-1", "assistant", create=True).append_now(run.intent, "working")

@@ -109,6 +109,20 @@ def test_a_result_that_is_no_json_is_refused(value: Any) -> None:
         codec.encode(Record(0, 0, 0.0, f.ToolReturned("a", value)))
 
 
+@pytest.mark.parametrize("number", [float("nan"), float("inf"), float("-inf")])
+def test_a_number_that_is_no_json_is_refused_in_every_field(number: Any) -> None:
+    for fact in (f.Answered("r", True, number), f.Answered("r", number), f.CancelRequested(number)):
+        with pytest.raises(TypeError):
+            codec.encode(Record(1, 1, 0.0, fact))
+    with pytest.raises(TypeError):
+        codec.encode(Record(1, 1, number, f.Parked()))
+
+
+def test_the_words_for_numbers_that_are_no_json_are_fine_in_text() -> None:
+    record = Record(1, 1, 0.0, f.Answered("r", "NaN, Infinity"))
+    assert codec.decode(codec.encode(record)) == record
+
+
 @pytest.mark.parametrize("depth", [10, 150, 195, 205, 260, 400])
 def test_what_is_stored_can_always_be_read_again(depth: int) -> None:
     value: Any = 1

@@ -120,6 +120,12 @@ def test_odd_characters_in_a_path_are_kept(tmp_path: Path) -> None:
     assert [found.name for found in tmp_path.iterdir()] == [path.name]
 
 
+@pytest.mark.parametrize("path", ["", "  "])
+def test_a_blank_path_is_refused(path: str) -> None:
+    with pytest.raises(ValueError, match="blank"):
+        SQLiteDurableStore(path)
+
+
 def test_a_missing_directory_is_named(tmp_path: Path) -> None:
     with pytest.raises(FileNotFoundError, match="create it first"):
         SQLiteDurableStore(tmp_path / "none" / "runs.sqlite")

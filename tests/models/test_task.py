@@ -184,6 +184,13 @@ def test_part_factories_make_parts() -> None:
     assert Task.tool_call(tool_name="t", call_id="c") == Part.tool_call(tool_name="t", call_id="c")
 
 
+@pytest.mark.parametrize("context", [5, {"run_id": "r"}, "r"])
+def test_context_is_a_run_context(context: Any) -> None:
+    for make in (Task.create, Task.create_infer, Task.create_tool_call):
+        with pytest.raises(TypeError, match="context"):
+            make("x", context=context)
+
+
 def test_context_is_copied_with_overrides() -> None:
     context = Context(run_id="run_1", session_id="old", budget="b")
     task = Task.create_infer("hi", context=context, session_id="new")

@@ -118,6 +118,12 @@ def test_artifacts_become_a_tuple() -> None:
             publish(artifacts=wrong)
 
 
+@pytest.mark.parametrize("description", [5, float("nan"), ["text"]])
+def test_description_must_be_text(description: Any) -> None:
+    with pytest.raises(TypeError, match="description"):
+        RunAction("tool.call", "write", description=description)
+
+
 @pytest.mark.parametrize("field", ["payload", "metadata"])
 def test_payload_and_metadata_must_be_mappings(field: str) -> None:
     with pytest.raises(TypeError, match=field):

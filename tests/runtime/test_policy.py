@@ -144,6 +144,15 @@ def test_any_object_with_evaluate_is_a_policy_and_sees_the_payload() -> None:
     assert policy.seen == [(good, context), (bad, context)]
 
 
+@pytest.mark.parametrize(
+    ("field", "value"), [("reason", 5), ("policy_name", b"p"), ("matched_capabilities", ("fs.write", 5))]
+)
+def test_a_decision_that_could_not_be_read_again_is_refused(field: str, value: Any) -> None:
+    texts: dict[str, Any] = {"reason": "because", "policy_name": "mine", field: value}
+    with pytest.raises(TypeError, match=field):
+        PolicyDecision(PolicyEffect.ALLOW, **texts)
+
+
 @pytest.mark.claim("POL-012")
 def test_effects_are_text() -> None:
     assert {item.name: item.value for item in PolicyEffect} == {

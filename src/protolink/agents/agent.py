@@ -305,7 +305,7 @@ class Agent:
         Raises TaskExecutionError for a failed or canceled task, RunInterrupted for a durable pause, and the typed
         errors of budgets, policies and models.
         """
-        if session_id is None and (context is None or context.session_id is None):
+        if session_id is None and getattr(context, "session_id", None) is None:
             session_id = DEFAULT_SESSION
         how: dict[str, Any] = {"session_id": session_id, "budget": budget, "context": context}
         if part_type == "infer":

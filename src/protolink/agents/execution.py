@@ -83,7 +83,8 @@ class Execution:
                 raise ValueError(f"Task '{task.id}' has ended already: {task.state.value}. Make a new task instead")
             return self._live(task, context, nodes, seen, token=token, sinks=sinks, streaming=streaming, **how)
         first = self._first(task, context, nodes, configuration(self._agent, models), **how)
-        codec.encode(first)  # what cannot be stored is refused before the run's id is taken
+        codec.encode(first)  # what cannot be stored, or not read again, is refused before the run's id is taken
+        run = start(first)
         journal = await self._open(context.run_id, create=not task.is_terminal)
         try:
             if journal.records:
@@ -91,7 +92,6 @@ class Execution:
         except BaseException:
             await give_up(journal)
             raise
-        run = start(first)
         driver = self._driver(run, journal, nodes, context, task, token=token, sinks=sinks, streaming=streaming)
         driver.log.begin(first, opening(run, first))
         return Drive(driver, journal, task, seen)

@@ -79,8 +79,7 @@ def owned_until(store: DurableStore, run_id: str) -> float | None:
 def stored_records(found: RunCheckpoint) -> list[Record]:
     """The facts in a checkpoint's data. CheckpointMismatchError for a child's, StoreCorruptError for anything else."""
     data, run_id = found.data, found.run_id
-    if "root_run_id" in data:
-        raise CheckpointMismatchError(f"Run '{run_id}' is a child; use the id of its root, '{data['root_run_id']}'")
+    _check_root(found)
     values = data.get("facts")
     if not isinstance(values, list):
         raise StoreCorruptError(f"Run '{run_id}' is stored without its facts", run_id=run_id, place="facts")
@@ -189,8 +188,17 @@ def _unchanged(store: RunStore) -> bool:
 
 
 def _require(store: DurableStore, run_id: str) -> None:
-    if checkpoint_of(store, run_id) is None:
+    """Asked before a foreign store is: it knows of children only that they belong to another agent."""
+    found = checkpoint_of(store, run_id)
+    if found is None:
         raise DurableExecutionError(f"There is no run '{run_id}' in this store")
+    _check_root(found)
+
+
+def _check_root(found: RunCheckpoint) -> None:
+    if "root_run_id" in found.data:
+        root = found.data["root_run_id"]
+        raise CheckpointMismatchError(f"Run '{found.run_id}' is a child; use the id of its root, '{root}'")
 
 
 def _guarded(store: DurableStore, call: Callable[[], T]) -> T:

@@ -30,13 +30,14 @@ _SAFE_BRACKETS = 190
 
 
 def encode(record: Record) -> bytes:
-    """One line of compact JSON. TypeError when a value has no JSON form or is nested too deeply to be read again."""
+    """One line of compact JSON. TypeError for a value that has no JSON form or could not be read again."""
     try:
         line = to_json(to_value(record))
     except (ValueError, RecursionError) as error:
         raise TypeError(f"not representable as JSON: {error}") from None
-    if line.count(b"[") + line.count(b"{") > _SAFE_BRACKETS:
-        _check_depth(line)
+    # What is declared as text or a number is trusted to be one; the encoder writes a NaN there as if it were JSON.
+    if b"NaN" in line or b"Infinity" in line or line.count(b"[") + line.count(b"{") > _SAFE_BRACKETS:
+        _check_readable(line)
     return line
 
 
@@ -74,7 +75,7 @@ def to_lines(records: Iterable[Record]) -> bytes:
     return b"\n".join(map(encode, records))
 
 
-def _check_depth(line: bytes) -> None:
+def _check_readable(line: bytes) -> None:
     try:
         json.loads(line)
     except ValueError as error:

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Coroutine, Iterable
+from collections.abc import Callable, Coroutine, Iterable, Iterator
+from heapq import merge
+from itertools import islice
+from operator import itemgetter
 from typing import Any, Protocol
 
 from ..engine.state import Run, status
@@ -71,15 +74,18 @@ class RunManager:
         self._redaction = redaction_policy or DEFAULT_REDACTION_POLICY
 
     def list(self, *, status: str | None = None, limit: int = 20) -> Projections:
-        """The newest stored runs of these agents, at most ``limit`` (1 to 1000). Children are part of their root."""
+        """The newest stored runs of these agents, at most ``limit`` (1 to 1000). Children are part of their root.
+
+        A run that cannot be read is listed with its ``error``.
+        """
         checked_limit(limit)
-        found = []
-        for agent in self._agents.values():
-            assert agent.durability is not None
-            for checkpoint in inventory_of(agent.durability, status=status, agent_name=agent.name, limit=limit):
-                if "root_run_id" not in checkpoint.data:
-                    found.append(listed(checkpoint, self._redaction))
-        return found[:limit]
+        inventories = [
+            _dated(inventory_of(agent.durability, status=status, agent_name=agent.name, limit=limit))
+            for agent in self._agents.values()
+            if agent.durability is not None
+        ]
+        newest = islice(merge(*inventories, key=itemgetter(0), reverse=True), limit)
+        return [listed(checkpoint, self._redaction) for _, checkpoint in newest]
 
     def inspect(self, run_id: str) -> dict[str, Any]:
         """``{run_id, agent_name, status, interruption, interruptions, usage, uncertain_actions}`` of a run."""
@@ -168,8 +174,21 @@ class RunManager:
         return dict(self._redaction.redact(plain(shown)))
 
 
+def _dated(checkpoints: Iterable[RunCheckpoint]) -> Iterator[tuple[str, RunCheckpoint]]:
+    """Root runs with the time of their task. One that cannot be read stands beside the run that is listed before it."""
+    at = "9999"
+    for checkpoint in checkpoints:
+        if "root_run_id" not in checkpoint.data:
+            task = checkpoint.data.get("task")
+            at = str(task.get("created_at") or at) if isinstance(task, dict) else at
+            yield at, checkpoint
+
+
 def listed(checkpoint: RunCheckpoint, policy: RedactionPolicy = DEFAULT_REDACTION_POLICY) -> dict[str, Any]:
-    """The projection of a checkpoint, redacted. It needs no agent, only what the store holds."""
+    """The projection of a checkpoint, redacted. It needs no agent, only what the store holds.
+
+    Of a run that cannot be read there is also ``error``, which says why.
+    """
     data = checkpoint.data
     shown = {
         "run_id": checkpoint.run_id,
@@ -180,4 +199,6 @@ def listed(checkpoint: RunCheckpoint, policy: RedactionPolicy = DEFAULT_REDACTIO
         "usage": data.get("usage"),
         "uncertain_actions": data.get("uncertain_actions") or [],
     }
+    if "facts" not in data and "error" in data:
+        shown["error"] = data["error"]
     return dict(policy.redact(plain(shown)))

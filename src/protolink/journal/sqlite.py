@@ -49,6 +49,8 @@ class SQLiteDurableStore(RunStore):
         monotonic: Callable[[], float] = time.monotonic,
     ) -> None:
         checked_lease(lease_seconds)
+        if not os.fspath(path).strip():
+            raise ValueError("the path of a store of runs must not be blank")
         self.path = Path(path)
         self.read_only = read_only
         self.synchronous = _checked_synchronous(synchronous)

@@ -76,7 +76,7 @@ class Task:
         """A task of one message; text becomes a user's text message and asks for no model.
 
         With ``context`` a copy of it travels with the task, and ``session_id`` and ``budget`` override its fields.
-        With those alone a context is made whose run id is the task's id.
+        With those alone a context is made whose run id is the task's id. TypeError for anything else.
         """
         if not isinstance(message, (Message, str)):
             raise TypeError(f"a task is created from a Message or text, not {type(message).__name__}")
@@ -267,6 +267,8 @@ class Task:
 def _attach_run(task: Task, session_id: str | None, budget: Any, context: _RunContext | None) -> None:
     overrides = {name: value for name, value in (("session_id", session_id), ("budget", budget)) if value is not None}
     if context is not None:
+        if not callable(getattr(context, "attach_to_task", None)):
+            raise TypeError(f"context must be a RunContext, not {type(context).__name__}")
         context.copy(**overrides).attach_to_task(task)
     elif overrides and _context_factory is not None:
         _context_factory(run_id=task.id, session_id=session_id, budget=budget).attach_to_task(task)

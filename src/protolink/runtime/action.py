@@ -46,6 +46,8 @@ class RunAction:
         for label, members in (("payload", self.payload), ("metadata", self.metadata)):
             if type(members) is not dict and not isinstance(members, Mapping):
                 raise TypeError(f"RunAction {label} must be a mapping, not {type(members).__name__}")
+        if self.description is not None and not isinstance(self.description, str):
+            raise TypeError(f"RunAction description must be text, not {type(self.description).__name__}")
         if type(self.capabilities) is not frozenset or self.capabilities:
             object.__setattr__(self, "capabilities", _capabilities(self.capabilities))
         if type(self.artifacts) is not tuple or self.artifacts:

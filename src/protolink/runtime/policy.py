@@ -75,7 +75,8 @@ def strictest_effect(effects: Iterable[PolicyEffect]) -> PolicyEffect:
 class PolicyDecision:
     """What one policy said about one action. ``effect`` takes every value that ``coerce_effect`` understands.
 
-    ``matched_capabilities`` are those responsible for the effect. ValueError for an unknown effect.
+    ``matched_capabilities`` are those responsible for the effect. ValueError for an unknown effect, TypeError
+    for a reason, name or capability that is no text.
     """
 
     effect: PolicyEffect
@@ -89,6 +90,8 @@ class PolicyDecision:
             object.__setattr__(self, "effect", coerce_effect(self.effect))
         if type(self.matched_capabilities) is not tuple:
             object.__setattr__(self, "matched_capabilities", tuple(self.matched_capabilities))
+        if type(self.reason) is not str or type(self.policy_name) is not str or self.matched_capabilities:
+            _check_texts(self)
 
     def to_dict(self) -> dict[str, Any]:
         """All fields, the effect as text and the capabilities as a list."""
@@ -112,6 +115,15 @@ class PolicyDecision:
             matched_capabilities=tuple(texts(source, "matched_capabilities", "PolicyDecision")),
             metadata=table(source, "metadata", "PolicyDecision"),
         )
+
+
+def _check_texts(decision: PolicyDecision) -> None:
+    """A custom policy's mistake is told before anything runs: what is stored must be readable afterwards."""
+    for label, value in (("reason", decision.reason), ("policy_name", decision.policy_name)):
+        if value is not None and not isinstance(value, str):
+            raise TypeError(f"PolicyDecision {label} must be text, not {type(value).__name__}")
+    if not all(isinstance(name, str) for name in decision.matched_capabilities):
+        raise TypeError("PolicyDecision matched_capabilities must be texts")
 
 
 def strictest(decisions: Iterable[PolicyDecision]) -> PolicyDecision:
