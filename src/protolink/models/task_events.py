@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import MISSING, field, fields
+from operator import attrgetter
 from types import NoneType
 from typing import Any, ClassVar, TypeGuard
 
@@ -156,6 +157,8 @@ _WRITTEN: dict[str, tuple[str, ...]] = {
     cls.type: (*_COMMON, *(item.name for item in fields(cls) if item.name not in _COMMON)) for cls in _CLASSES
 }
 
+_READ = {kind: (names, attrgetter(*names)) for kind, names in _WRITTEN.items()}
+
 _SHAPES: dict[str, tuple[type, ...]] = {
     "task_id": (str,),
     "event_id": (str,),
@@ -186,7 +189,8 @@ def task_event_from_dict(data: Mapping[str, Any]) -> TaskEvent:
 
 def members_of(event: TaskEvent) -> dict[str, Any]:
     """What ``to_dict`` writes, with the event's own containers in place of copies. They have to be JSON already."""
-    record = {name: getattr(event, name) for name in _WRITTEN[event.type]}
+    names, read = _READ[event.type]
+    record = dict(zip(names, read(event), strict=True))
     record["type"] = event.type
     if type(event) is TaskArtifactUpdateEvent:
         record["artifact"] = event.artifact.to_dict()

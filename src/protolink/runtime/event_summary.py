@@ -1,66 +1,22 @@
-"""The one line that a normalized event shows."""
+"""The one line that a normalized event shows: for each stable type, how it is made."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from .fields import members, text_in, whole
 
-
-def summary_of(kind: str, type_: str, details: Mapping[str, Any]) -> str | None:
-    """A line to show. The name of the raw type when there is nothing better."""
-    match type_:
-        case "task.status":
-            return _status_summary(details)
-        case "task.artifact":
-            return f"Artifact produced: {text_in(members(details.get('artifact')), 'id') or 'unknown'}"
-        case "task.progress":
-            return text_in(details, "message") or f"Task progress {whole(details.get('progress')) or 0}%"
-        case "task.error":
-            return text_in(details, "error_message") or "Task error"
-        case "context.prepared":
-            tokens = whole(members(details.get("manifest")).get("total_estimated_tokens")) or 0
-            return f"Context prepared: {tokens} estimated tokens"
-        case "llm.call.started":
-            return f"LLM call started: {_model(details)}"
-        case "llm.call.completed":
-            latency = details.get("latency_ms")
-            known = isinstance(latency, (int, float)) and not isinstance(latency, bool)
-            return f"LLM call completed: {_model(details)}" + (f" in {latency} ms" if known else "")
-        case "budget.warning" | "budget.exceeded":
-            return text_in(members(details.get("decision")), "message") or kind
-        case "llm.stream":
-            content = text_in(details, "content") if kind == "llm_final" else None
-            return kind if content is None else f"{kind}: {content}"
-        case _:
-            return _action_summary(kind, type_, details)
+Details = Mapping[str, Any]
 
 
-def _action_summary(kind: str, type_: str, details: Mapping[str, Any]) -> str | None:
-    action = members(details.get("action")) or members(members(details.get("request")).get("action"))
-    name = text_in(action, "name") or text_in(details, "tool") or text_in(details, "agent") or "unknown"
-    decision = members(details.get("decision"))
-    match type_:
-        case "action.requested" | "action.started" | "action.completed":
-            return f"Action {type_.partition('.')[2]}: {name}"
-        case "action.policy":
-            return f"Policy decision: {text_in(decision, 'effect') or 'unknown'}"
-        case "approval.required":
-            return f"Approval required: {name}"
-        case "approval.decided":
-            return "Approval granted" if decision.get("approved") is True else "Approval denied"
-        case "action.rejected" if kind == "agent_call_rejected":
-            return f"Delegation to '{name}' rejected; nothing changed."
-        case "action.rejected":
-            return f"Tool '{name}' rejected the request; nothing changed."
-        case "action.denied" | "action.failed":
-            return text_in(details, "message") or text_in(members(details.get("error")), "message") or kind
-        case _:
-            return kind
+def summary_of(kind: str, type_: str, details: Details) -> str:
+    """A line to show. ``kind``, the name of the raw type, when there is nothing better."""
+    line = _LINES.get(type_)
+    return kind if line is None else line(kind, details)
 
 
-def _status_summary(details: Mapping[str, Any]) -> str:
+def _status(kind: str, details: Details) -> str:
     state = text_in(details, "new_state") or "unknown"
     if details.get("final") is not True:
         return f"Task state changed to {state}"
@@ -71,5 +27,88 @@ def _status_summary(details: Mapping[str, Any]) -> str:
     return f"Task paused: {text_in(waiting, 'kind') or 'input'}"
 
 
-def _model(details: Mapping[str, Any]) -> str:
+def _artifact(kind: str, details: Details) -> str:
+    return f"Artifact produced: {text_in(members(details.get('artifact')), 'id') or 'unknown'}"
+
+
+def _progress(kind: str, details: Details) -> str:
+    return text_in(details, "message") or f"Task progress {whole(details.get('progress')) or 0}%"
+
+
+def _task_error(kind: str, details: Details) -> str:
+    return text_in(details, "error_message") or "Task error"
+
+
+def _context(kind: str, details: Details) -> str:
+    tokens = whole(members(details.get("manifest")).get("total_estimated_tokens")) or 0
+    return f"Context prepared: {tokens} estimated tokens"
+
+
+def _call_started(kind: str, details: Details) -> str:
+    return f"LLM call started: {_model(details)}"
+
+
+def _call_completed(kind: str, details: Details) -> str:
+    latency = details.get("latency_ms")
+    known = isinstance(latency, (int, float)) and not isinstance(latency, bool)
+    return f"LLM call completed: {_model(details)}" + (f" in {latency} ms" if known else "")
+
+
+def _model(details: Details) -> str:
     return text_in(details, "model") or text_in(members(details.get("metrics")), "model") or "unknown"
+
+
+def _budget(kind: str, details: Details) -> str:
+    return text_in(members(details.get("decision")), "message") or kind
+
+
+def _stream(kind: str, details: Details) -> str:
+    content = text_in(details, "content") if kind == "llm_final" else None
+    return kind if content is None else f"{kind}: {content}"
+
+
+def _name(details: Details) -> str:
+    action = members(details.get("action")) or members(members(details.get("request")).get("action"))
+    return text_in(action, "name") or text_in(details, "tool") or text_in(details, "agent") or "unknown"
+
+
+def _policy(kind: str, details: Details) -> str:
+    return f"Policy decision: {text_in(members(details.get('decision')), 'effect') or 'unknown'}"
+
+
+def _decided(kind: str, details: Details) -> str:
+    approved = members(details.get("decision")).get("approved") is True
+    return "Approval granted" if approved else "Approval denied"
+
+
+def _rejected(kind: str, details: Details) -> str:
+    if kind == "agent_call_rejected":
+        return f"Delegation to '{_name(details)}' rejected; nothing changed."
+    return f"Tool '{_name(details)}' rejected the request; nothing changed."
+
+
+def _failed(kind: str, details: Details) -> str:
+    return text_in(details, "message") or text_in(members(details.get("error")), "message") or kind
+
+
+_LINES: dict[str, Callable[[str, Details], str]] = {
+    "task.status": _status,
+    "task.artifact": _artifact,
+    "task.progress": _progress,
+    "task.error": _task_error,
+    "context.prepared": _context,
+    "llm.call.started": _call_started,
+    "llm.call.completed": _call_completed,
+    "llm.stream": _stream,
+    "budget.warning": _budget,
+    "budget.exceeded": _budget,
+    "action.requested": lambda kind, details: f"Action requested: {_name(details)}",
+    "action.started": lambda kind, details: f"Action started: {_name(details)}",
+    "action.completed": lambda kind, details: f"Action completed: {_name(details)}",
+    "action.policy": _policy,
+    "action.rejected": _rejected,
+    "action.denied": _failed,
+    "action.failed": _failed,
+    "approval.required": lambda kind, details: f"Approval required: {_name(details)}",
+    "approval.decided": _decided,
+}

@@ -66,6 +66,8 @@ LLM_TYPES = {
     "budget_exceeded": ("budget.exceeded", "error"),
 }
 
+_TYPES = TASK_TYPES | LLM_TYPES
+
 DELEGATION = "agent.call"
 
 
@@ -150,27 +152,36 @@ class RunEvent:
         source_type = str(raw.get("type") or "unknown")
         details = _details(raw)
         kind = text_in(raw, "llm_event_type") or source_type
-        type_, severity = TASK_TYPES.get(kind) or LLM_TYPES.get(kind) or ("llm.stream", "info")
+        type_, severity = _TYPES.get(kind) or ("llm.stream", "info")
         ids: dict[str, str] = {}
         if not _TOLD.isdisjoint(details):  # most events tell nothing of an action
             ids = _relations(kind, type_, details)
-            raw |= {key: details[key] for key in PROMOTED if details.get(key) is not None} | ids
+            for key in PROMOTED:
+                told = details.get(key)
+                if told is not None:
+                    raw[key] = told
+            raw |= ids
         run_id, task_id, agent_name = _whose(raw, details, context)
-        return cls(
-            type=type_,
-            run_id=run_id,
-            task_id=task_id,
-            agent_name=agent_name,
-            sequence=sequence,
-            step=whole(details.get("step")),
-            **ids,
-            severity=severity,
-            summary=summary_of(kind, type_, details),
-            payload=raw,
-            final=raw.get("final") is True,
-            metadata={"source_type": source_type},
-            event_id=text_in(raw, "event_id") or new_uuid(),
-            timestamp=text_in(raw, "timestamp") or utc_now(),
+        return cls(  # by place: names would cost as much as the rest of the call
+            type_,
+            run_id,
+            task_id,
+            agent_name,
+            sequence,
+            whole(details.get("step")),
+            ids.get("span_id"),
+            ids.get("parent_span_id"),
+            ids.get("action_id"),
+            ids.get("parent_action_id"),
+            ids.get("delegation_id"),
+            severity,
+            summary_of(kind, type_, details),
+            raw,
+            raw.get("final") is True,
+            {"source_type": source_type},
+            text_in(raw, "event_id") or new_uuid(),
+            EVENT_VERSION,
+            text_in(raw, "timestamp") or utc_now(),
         )
 
 
@@ -205,7 +216,12 @@ def _details(raw: Mapping[str, Any]) -> Mapping[str, Any]:
     added = members(raw.get("metadata"))
     if not added:
         return raw
-    return {**added, **{key: value for key, value in raw.items() if value is not None and key != "metadata"}}
+    details = {**added, **raw}
+    del details["metadata"]
+    for key in added.keys() & raw.keys():  # seldom any
+        if key == "metadata" or raw[key] is None:
+            details[key] = added[key]
+    return details
 
 
 def _whose(
@@ -232,7 +248,11 @@ def _last(chain: Any) -> str | None:
 
 def _relations(kind: str, type_: str, details: Mapping[str, Any]) -> dict[str, str]:
     """The five ids of an event, as far as they are known. A delegation's id is that of its action."""
-    found = {key: details[key] for key in RELATIONS if isinstance(details.get(key), str)}
+    found: dict[str, str] = {}
+    for key in RELATIONS:
+        told = details.get(key)
+        if isinstance(told, str):
+            found[key] = told
     action = members(details.get("action")) or members(members(details.get("request")).get("action"))
     action_id = found.get("action_id") or text_in(action, "action_id") or _action_elsewhere(type_, details)
     if action_id is None:
