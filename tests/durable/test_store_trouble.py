@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 import copy
 import os
 import sqlite3
+import threading
 from collections.abc import Callable
 from typing import Any
 
@@ -430,3 +432,26 @@ async def test_child_that_began_while_the_store_was_away_is_found_by_its_own_run
     assert again.state.value == "completed"
     [child] = again.metadata["subagent_runs"]
     assert outage.get(child["run_id"]).data["root_run_id"] == "run-1"
+
+
+async def test_a_caller_that_is_canceled_while_its_run_is_claimed_gives_it_back(tmp_path: Any) -> None:
+    store = SQLiteDurableStore(tmp_path / "runs.sqlite")
+    agent = Agent(name="editor", llm=MockLLM(), durability=store)
+    gate, begun = threading.Event(), threading.Event()
+
+    def hold(db: sqlite3.Connection) -> None:
+        begun.set()
+        gate.wait()
+
+    holding = store._database.submit(hold)
+    assert begun.wait(10)
+    claiming = asyncio.ensure_future(agent.execution.runs.create("run-1"))
+    await asyncio.sleep(0)
+    claiming.cancel()
+    gate.set()
+    await holding
+    with pytest.raises(asyncio.CancelledError):
+        await claiming
+    assert store.get("run-1") is not None
+    assert store.owned_until("run-1") is None
+    store.close()

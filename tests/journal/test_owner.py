@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from dataclasses import replace
@@ -91,3 +92,22 @@ def test_a_heartbeat_that_moves_keeps_the_lease() -> None:
     assert watch.held_until("r", Lease(1, 5, None, 99_999.0, 60.0), now=100.0) is not None
     steady.now = 70.0
     assert watch.held_until("r", Lease(1, 6, None, 99_999.0, 60.0), now=100.0) == 160.0
+
+
+@linux
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")
+def test_a_forked_child_is_somebody_else() -> None:
+    here = owner.current()
+    reading, writing = os.pipe()
+    child = os.fork()
+    if child == 0:
+        os.write(writing, owner.current().to_text().encode())
+        os._exit(0)
+    os.waitpid(child, 0)
+    found = Owner.from_text(os.read(reading, 4096).decode())
+    os.close(reading)
+    os.close(writing)
+    assert found is not None
+    assert (found.pid, here.pid) == (child, os.getpid())
+    assert (found.start, found.boot) != (here.start, None)
+    assert owner.dead(found)

@@ -500,3 +500,18 @@ def test_a_read_that_a_writer_overtook_is_done_again(path: Path, open_store: Any
 
     assert reader._database.read(count) == 1
     assert seen == [0, 1]
+
+
+async def test_runs_that_start_together_are_claimed_in_one_commit(open_store: Any, one_call: Any) -> None:
+    store = open_store()
+    gate = held(store)
+    before = store._database.transactions
+    claims = [store.create(f"run-{index}", "assistant") for index in range(20)]
+    gate.set()
+    journals = await asyncio.gather(*claims)
+    assert store._database.transactions == before + 1
+    assert [journal.records for journal in journals] == [[]] * 20
+    for journal in journals:
+        with pytest.raises(RunBusyError):
+            store.open(journal.run_id, "assistant", create=True)
+        await journal.append(one_call(journal.run_id).intent, "working")

@@ -524,3 +524,14 @@ def test_a_run_that_does_not_start_is_corrupt(store: Any, one_call: Any) -> None
     with pytest.raises(StoreCorruptError, match="start of a run"):
         store.get("run-1")
     assert "error" in store.list()[0].data
+
+
+async def test_creating_a_run_that_is_stored_leaves_it_alone(new_store: Any, one_call: Any) -> None:
+    store = new_store()
+    made = await store.create("run-1", "assistant")
+    made.append_now(one_call().intent, "working")
+    assert await store.create("run-1", "assistant") is None
+    made.append_now(one_call().receipt, "completed")
+    made.release_now()
+    assert await store.create("run-1", "another") is None
+    assert store.open("run-1", "assistant", create=False).epoch == made.epoch + 1

@@ -62,6 +62,11 @@ def give_up_left(store: Any, run_id: str) -> None:
         _left.pop(_place(store, run_id), None)
 
 
+def left_something(store: Any, run_id: str) -> bool:
+    """Whether an earlier drive of this process left something to be done when the run is opened."""
+    return bool(_left or _kept) and (_place(store, run_id) in _left or _place(store, run_id) in _kept)
+
+
 def _keep(journal: PointingJournal, salt: str, records: Sequence[Record]) -> None:
     """Keep what happened. Intents that were not stored never began; the facts behind them move up."""
     happened = [record for record in records if not isinstance(record.fact, (f.ToolStarted, f.ModelStarted))]

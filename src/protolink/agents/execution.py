@@ -141,6 +141,8 @@ class Execution:
 
     async def _open(self, run_id: str, *, create: bool = False) -> PointingJournal:
         """Own a run. A caller that is canceled meanwhile gives it back, or nobody could go on with it for a lease."""
+        if create and (made := await self.runs.create(run_id)) is not None:
+            return made
         claim = asyncio.get_running_loop().run_in_executor(None, partial(self.runs.open, run_id, create=create))
         try:
             return await asyncio.shield(claim)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import TYPE_CHECKING, Any
 
 from .._lazy import Later
@@ -22,7 +23,7 @@ from ..models.json import plain
 from ..models.unset import UNSET
 from ..runtime import RunContext, RunEvent
 from .changes import changes, check
-from .drive import give_up_left, give_up_now, store_kept
+from .drive import give_up_left, give_up_now, left_something, store_kept
 from .factories import make_models_now
 from .fingerprint import configuration
 from .pointing import PointingJournal
@@ -58,6 +59,27 @@ class StoredRuns:
             give_up_now(journal)
             raise
         return journal
+
+    async def create(self, run_id: str) -> PointingJournal | None:
+        """Own a run that is not stored yet, without blocking; None when only ``open`` can tell.
+
+        A caller that is canceled meanwhile gives it back, or nobody could go on with it for a lease.
+        """
+        check_id(run_id)
+        if left_something(self.store, run_id):
+            return None
+        claim = adapter.create_journal(self.store, run_id, self._agent.name)
+        if claim is None:
+            return None
+        try:
+            made = await claim
+        except asyncio.CancelledError:
+            # It is known by now how the claim went.
+            made = None if claim.exception() else claim.result()
+            if made is not None:
+                give_up_now(PointingJournal(made, self.store))
+            raise
+        return None if made is None else PointingJournal(made, self.store)
 
     def read(self, journal: PointingJournal) -> Run:
         """The run as it is stored. DurableExecutionError when its id was taken and nothing followed."""

@@ -12,6 +12,7 @@ import threading
 from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
+from ..drive.commit import Commit
 from ..engine.evolve import evolve
 from ..engine.facts import Record, Resumed
 from ..engine.fold import fold
@@ -28,7 +29,7 @@ from ..models import json
 from . import codec
 from .codec import SCHEMA_VERSION
 from .contract import DurableStore, OpenJournal, RunCheckpoint
-from .store import RunStore
+from .store import RunStore, StoredJournal
 
 T = TypeVar("T")
 
@@ -53,6 +54,11 @@ def open_journal(store: DurableStore, run_id: str, agent_name: str, *, create: b
     except BaseException:
         _guarded(store, lambda: store.release(run_id, token))
         raise
+
+
+def create_journal(store: DurableStore, run_id: str, agent_name: str) -> Commit[StoredJournal | None] | None:
+    """``RunStore.create``; None for a store that is not ours: its methods block."""
+    return store.create(run_id, agent_name) if isinstance(store, RunStore) and _unchanged(store) else None
 
 
 def checkpoint_of(store: DurableStore, run_id: str) -> RunCheckpoint | None:

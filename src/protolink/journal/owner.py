@@ -44,12 +44,30 @@ class Owner:
             return None
 
 
+_known: Owner | None = None
+
+
 def current() -> Owner:
-    """The identity of this process. Not cached: a forked child is somebody else."""
+    """The identity of this process. Kept once it is known whole; a forked child is somebody else."""
+    global _known
     pid = os.getpid()
-    boot, space = _boot(), _space(pid)
-    process = _process(pid) if boot and space else None
-    return Owner(boot, space, pid, process[1] if process else None)
+    found = _known
+    if found is None or found.pid != pid:
+        boot, space = _boot(), _space(pid)
+        process = _process(pid) if boot and space else None
+        found = Owner(boot, space, pid, process[1] if process else None)
+        _known = found if process else None
+    return found
+
+
+def _forget() -> None:
+    """In a forked child: it may have its parent's number, in another namespace."""
+    global _known
+    _known = None
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_forget)
 
 
 def dead(owner: Owner) -> bool:

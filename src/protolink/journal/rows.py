@@ -72,7 +72,10 @@ class Batch:
     body: bytes
 
 
-_COLUMNS = ", ".join(field.name for field in fields(RunRow))
+_NAMES = [field.name for field in fields(RunRow)]
+_COLUMNS = ", ".join(_NAMES)
+#: Everything but the number, which SQLite gives.
+_INSERT = f"INSERT INTO protolink_runs ({', '.join(_NAMES[1:])}) VALUES ({', '.join('?' * len(_NAMES[1:]))})"
 
 
 def find(db: sqlite3.Connection, run_id: str) -> RunRow | None:
@@ -105,16 +108,13 @@ def insert(
 ) -> RunRow:
     """A new run, owned. Its epoch is above those of every run that was deleted, so a used id never repeats one."""
     epoch = db.execute("SELECT max(highest_deleted) FROM protolink_epochs").fetchone()[0] + 1
-    db.execute(
-        "INSERT INTO protolink_runs (run_id, agent_name, status, root_run_id, schema, epoch, owner, owner_identity,"
-        " lease_expires, lease_seconds, heartbeat, created_at, updated_at, document)"
-        " VALUES (?1, ?2, 'ready', ?3, ?4, ?5, ?6, ?7, ?8, ?9, 0, ?10, ?10, ?11)",
-        (
-            *(run_id, agent_name, root_run_id, SCHEMA_VERSION, epoch),
-            *(claim.token, claim.identity, claim.now + claim.seconds, claim.seconds, claim.now, document),
-        ),
+    values = (
+        *(run_id, agent_name, "ready", root_run_id, SCHEMA_VERSION, epoch, claim.token, claim.identity),
+        *(claim.now + claim.seconds, claim.seconds, 0, claim.now, claim.now, None, document),
     )
-    return _present(db, run_id)
+    number = db.execute(_INSERT, values).lastrowid
+    assert number is not None
+    return RunRow(number, *values)
 
 
 def take(db: sqlite3.Connection, row: RunRow, claim: Claim) -> RunRow:
@@ -124,7 +124,9 @@ def take(db: sqlite3.Connection, row: RunRow, claim: Claim) -> RunRow:
         " lease_seconds = ?, heartbeat = heartbeat + 1 WHERE number = ?",
         (claim.token, claim.identity, claim.now + claim.seconds, claim.seconds, row.number),
     )
-    return _present(db, row.run_id)
+    taken = find(db, row.run_id)
+    assert taken is not None
+    return taken
 
 
 def owned(db: sqlite3.Connection, run_id: str, token: str) -> RunRow:
@@ -273,9 +275,3 @@ def _check_repeated(db: sqlite3.Connection, row: RunRow, batch: Batch) -> None:
         raise DurableExecutionError(
             f"Run '{row.run_id}': fact {batch.n} was to be appended, and {stored.next_n} is the next one"
         )
-
-
-def _present(db: sqlite3.Connection, run_id: str) -> RunRow:
-    row = find(db, run_id)
-    assert row is not None
-    return row

@@ -14,6 +14,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from datetime import datetime
 from typing import Any, Protocol, TypeVar
 
+from ..drive.commit import Commit, undisturbed
 from ..engine.facts import Record
 from ..errors import CheckpointMismatchError, DurableExecutionError, RunBusyError, StoreCorruptError
 from ..models import json
@@ -145,6 +146,29 @@ class RunStore:
         row = self._claim(run_id, agent_name, {} if create else None, whole=True)
         return StoredJournal(self, row, self._owned(row, checkpoint.records))
 
+    def create(self, run_id: str, agent_name: str) -> Commit[StoredJournal | None]:
+        """``open`` of an id that is not stored yet, for a coroutine; what it waits for is None when the id is stored.
+
+        No thread is blocked, so any number of runs that start together are claimed in one commit.
+        """
+        checked_name("run id", run_id)
+        checked_name("agent name", agent_name)
+        token = os.urandom(16).hex()
+        made: StoredJournal | None = None
+
+        def work(db: sqlite3.Connection) -> StoredJournal | None:
+            nonlocal made
+            new = rows.find(db, run_id) is None
+            made = StoredJournal(self, self._inserted(db, run_id, agent_name, token, {}), []) if new else None
+            return made
+
+        waiting = self._database.submit(work)
+        if waiting is not None:
+            return undisturbed(waiting)
+        done: Commit[StoredJournal | None] = Commit()
+        done.set_result(made)
+        return done
+
     def close(self) -> None:
         """Finish what is being written and close the database. Owned runs stay owned until their lease ends."""
         self._closing()
@@ -170,19 +194,26 @@ class RunStore:
         document: dict[str, Any] | None,
         whole: bool,
     ) -> RunRow:
-        now = self._clock()
-        claim = Claim(token, owner.current().to_text(), self.lease_seconds, now)
         row = rows.find(db, run_id)
         if row is None and document is None:
             raise DurableExecutionError(f"There is no run '{run_id}' in this store")
         if row is None:
             assert document is not None
-            root = document.get("root_run_id")
-            return rows.insert(db, run_id, agent_name, claim, json.dumps(document), root)
+            return self._inserted(db, run_id, agent_name, token, document)
         if whole and row.root_run_id is not None:
             raise CheckpointMismatchError(f"Run '{run_id}' is a child; use the id of its root, '{row.root_run_id}'")
-        self._check_free(row, agent_name, now)
+        claim = self._new_claim(token)
+        self._check_free(row, agent_name, claim.now)
         return rows.take(db, row, claim)
+
+    def _inserted(
+        self, db: sqlite3.Connection, run_id: str, agent_name: str, token: str, document: dict[str, Any]
+    ) -> RunRow:
+        root = document.get("root_run_id")
+        return rows.insert(db, run_id, agent_name, self._new_claim(token), json.dumps(document), root)
+
+    def _new_claim(self, token: str) -> Claim:
+        return Claim(token, owner.current().to_text(), self.lease_seconds, self._clock())
 
     def _check_free(self, row: RunRow, agent_name: str, now: float) -> None:
         if row.agent_name != agent_name:

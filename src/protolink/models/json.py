@@ -157,11 +157,19 @@ _EXACT = 2**53 - 1
 def _is_simple(value: Any, depth: int) -> bool:
     """True for JSON in which neither numbers nor the order of names need the rules of RFC 8785."""
     kind = type(value)
-    if kind is dict and depth < MAX_DEPTH:
-        return all(type(key) is str and key.isascii() and _is_simple(item, depth + 1) for key, item in value.items())
-    if kind is list and depth < MAX_DEPTH:
+    if kind is str or value is None or kind is bool:
+        return True
+    if kind is int:
+        return bool(-_EXACT <= value <= _EXACT)
+    if kind not in (dict, list) or depth >= MAX_DEPTH:
+        return False
+    if kind is list:
         return all(_is_simple(item, depth + 1) for item in value)
-    return kind is str or value is None or kind is bool or (kind is int and -_EXACT <= value <= _EXACT)
+    # A loop, as in is_plain: each start of a stored run hashes the schemas of all its tools.
+    for key, item in value.items():
+        if type(key) is not str or not key.isascii() or not (type(item) is str or _is_simple(item, depth + 1)):
+            return False
+    return True
 
 
 def _hashable(value: Any) -> Any:

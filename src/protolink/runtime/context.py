@@ -57,7 +57,7 @@ class RunContext:
 
     def to_dict(self) -> dict[str, Any]:
         """All fields, the budget nested. Top-level containers are copies; nested values are the caller's own."""
-        found = {item.name: getattr(self, item.name) for item in fields(self)}
+        found = {name: getattr(self, name) for name in _NAMES}
         return found | {
             "agent_chain": list(self.agent_chain),
             "permissions": dict(self.permissions),
@@ -146,11 +146,15 @@ class RunContext:
 
     def copy(self, **overrides: Any) -> RunContext:
         """A copy with some fields replaced. TypeError for a name that is no field."""
-        unknown = overrides.keys() - {item.name for item in fields(self)}
+        unknown = overrides.keys() - _NAMES.keys()
         if unknown:
             raise TypeError(f"RunContext has no field {sorted(unknown)[0]!r}")
         data = self.to_dict() | overrides
         return RunContext(**data)
+
+
+#: In order; asked of the class once, since every run copies its context.
+_NAMES = dict.fromkeys(item.name for item in fields(RunContext))
 
 
 def _plain_budget(value: Any) -> Any:
