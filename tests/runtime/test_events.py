@@ -478,3 +478,11 @@ def test_no_event_is_too_malformed_to_be_shown(kind: str, own: dict[str, Any], m
         event = RunEvent.from_task_event(raw)
         assert event.severity in ("info", "warning", "error")
         assert RunEvent.from_dict(event.to_dict()) == event
+
+
+def test_a_member_that_is_null_does_not_hide_what_the_metadata_tells() -> None:
+    raw = {"type": "task_llm_stream", "llm_event_type": "llm_call_started", "step": None, "agent_name": None}
+    event = RunEvent.from_task_event({**raw, "metadata": {"step": 3, "agent_name": "writer", "model": "small"}})
+    assert (event.step, event.agent_name, event.summary) == (3, "writer", "LLM call started: small")
+    shown = RunEvent.from_task_event({**raw, "step": 1, "metadata": {"step": 3}})
+    assert shown.step == 1
