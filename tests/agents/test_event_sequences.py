@@ -387,6 +387,20 @@ async def test_normalized_events_promote_what_their_source_carries_and_keep_it()
         assert source.items() <= found.payload.items()
 
 
+@pytest.mark.parametrize("made", [granted, one_tool, corrected])
+async def test_events_of_an_action_and_the_answer_tell_the_step_they_belong_to(made: Callable[[], Agent]) -> None:
+    """The step of the model call that asked for the action, as its receipt tells it; the answer is of the last."""
+    events = await stream(made(), infer())
+    step = 0
+    for event in events:
+        word = kind(event)
+        if word == "llm_step":
+            step += 1
+        if isinstance(event, TaskLLMStreamEvent):
+            assert (word, event.step) == (word, step)
+    assert step > 1
+
+
 @pytest.mark.claim("MAN-001", "MAN-025", "EVT-034")
 async def test_every_model_call_has_a_manifest_whose_sections_add_up() -> None:
     events = await stream(corrected(), infer())

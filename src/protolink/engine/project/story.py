@@ -100,13 +100,22 @@ class Story:
             task_id=scope.task.id,
             agent_name=scope.agent,
             llm_event_type=kind,
-            step=frame.turn + 1,
+            step=self._step(frame, payload, final),
             content=content,
             final=final,
             metadata=own(payload),
             **self.identity(),
         )
         self.add(scope, event)
+
+    def _step(self, frame: Frame, payload: dict[str, Any], final: bool) -> int:
+        """The step that the event belongs to: an action's own, the last for the answer, else the one under way."""
+        named = payload.get("action")  # of llm_action it is a word
+        action_id = payload.get("action_id") or (named.get("action_id") if isinstance(named, dict) else None)
+        action = self.run.actions.get(action_id or "")
+        if action is not None and action.turn:
+            return action.turn
+        return frame.turn if final else frame.turn + 1
 
     def native(self, frame: Frame, type: str, payload: dict[str, Any]) -> None:
         """An event that is told in the common envelope from the start."""
