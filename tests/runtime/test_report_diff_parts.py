@@ -9,7 +9,7 @@ import pickle
 from typing import Any, get_args
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from protolink import (
@@ -275,6 +275,7 @@ RECORDS = st.lists(st.fixed_dictionaries({"type": st.sampled_from("abc"), "n": s
 
 
 @given(RECORDS, RECORDS)
+@example([{"n": 0, "type": kind} for kind in "aba"], [{"type": kind, "n": 0} for kind in "bab"])
 def test_alignment_has_every_record_once_in_order(left: list[Any], right: list[Any]) -> None:
     pairs = align(left, right)
     assert [pair.left for pair in pairs if pair.left is not None] == list(range(len(left)))

@@ -42,7 +42,7 @@ def align(left: list[Any], right: list[Any]) -> list[Pair]:
         rest: list[Gap] = []
         for gap in gaps:
             matched = _matches(gap, left, right, key)
-            found += [Pair(i, j, same) for i, j in matched]
+            found += [Pair(i, j, same or _sorted(left[i]) == _sorted(right[j])) for i, j in matched]
             rest += _between(gap, matched)
         gaps = rest
     alone = [pair for gap in gaps for pair in _alone(gap)]
