@@ -13,8 +13,14 @@ from protolink import (
     AgentInterface,
     AgentSkill,
     Artifact,
+    ConversationLimits,
+    HistoryCompactionRequest,
+    HistoryCompactionResult,
     LLMModelProfile,
     RouteDecision,
+    StateOperationRequest,
+    StateOperationResult,
+    StoreState,
     TaskArtifactUpdateEvent,
     TaskCancellationRequest,
     TaskErrorEvent,
@@ -37,8 +43,24 @@ words = st.text(max_size=6)
 names = st.text("abcxyz_1", min_size=1, max_size=6)
 perhaps = st.none() | words
 flag = st.booleans() | st.none()
+counts = st.integers(0, 10**6)
+bound = st.none() | st.integers(1, 10**6)
+labels = st.lists(names, max_size=2, unique=True).map(tuple)
 price = st.none() | st.floats(0, 1e6)
 event = {"task_id": names, "metadata": table, "event_id": names, "timestamp": names}
+
+STORE: dict[str, st.SearchStrategy[Any]] = {
+    "name": names,
+    "enabled": st.booleans(),
+    "exists": st.booleans(),
+    "item_count": counts,
+    "message_count": counts,
+    "cleared": st.booleans(),
+    "compacted": st.booleans(),
+    "data": json,
+    "metadata": table,
+    "error": st.none() | names,
+}
 
 VALUES: dict[type, dict[str, st.SearchStrategy[Any]]] = {
     TaskCancellationRequest: {"id": names, "reason": st.none() | names, "metadata": table},
@@ -71,6 +93,27 @@ VALUES: dict[type, dict[str, st.SearchStrategy[Any]]] = {
         "output_cost_per_million": price,
         "provider": perhaps,
         "supports_tools": flag,
+        "metadata": table,
+    },
+    ConversationLimits: {"max_messages": bound, "max_tokens": bound, "max_sessions": bound},
+    HistoryCompactionRequest: {"keep": counts, "session_id": st.none() | names},
+    HistoryCompactionResult: {"session_id": st.none() | names, "messages_before": counts, "messages_after": counts},
+    StateOperationRequest: {
+        "session_id": st.none() | names,
+        "modules": labels,
+        "include_data": st.booleans(),
+        "keep_turns": st.none() | counts,
+        "keep_work": counts,
+    },
+    StoreState: STORE,
+    StateOperationResult: {
+        "operation": st.sampled_from(["describe", "reset", "compact"]),
+        "session_id": st.none() | names,
+        "stores": st.lists(st.builds(StoreState, **STORE), max_size=2).map(tuple),
+        "cleared": labels,
+        "compacted": labels,
+        "missing": labels,
+        "errors": st.lists(names, max_size=2).map(tuple),
         "metadata": table,
     },
 }

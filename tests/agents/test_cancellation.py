@@ -29,11 +29,15 @@ from agent_support import (
 
 from protolink import (
     Agent,
+    BudgetDecision,
+    BudgetPolicy,
+    BudgetUsage,
     CapabilityPolicy,
     DurableExecutionError,
     Part,
     PolicyDecision,
     RunAction,
+    RunBudget,
     RunContext,
     Task,
     TaskAlreadyRunningError,
@@ -383,6 +387,25 @@ async def test_token_is_checked_at_every_step() -> None:
 
     await canceled_inside(found, infer())
     assert found.llm._played == 1
+
+
+@pytest.mark.claim("CAN-012")
+@pytest.mark.parametrize("step", [1, 2])
+async def test_token_is_checked_when_a_step_begins(step: int) -> None:
+    """The cancellation comes between the result before the step and the model's call in it."""
+
+    class Asked(BudgetPolicy):
+        def evaluate(self, budget: RunBudget, usage: BudgetUsage, **about: Any) -> BudgetDecision:
+            if usage.steps == step:
+                cancel_now(found)
+            return super().evaluate(budget, usage, **about)
+
+    found = agent(call("act"), "never", tools=[Tool.from_callable(lambda: "acted", name="act")])
+    found.budget_policy = Asked()
+    task = infer()
+    RunContext(budget=RunBudget(max_steps=9)).attach_to_task(task)
+    await canceled_inside(found, task)
+    assert found.llm._played == step - 1
 
 
 @pytest.mark.claim("CAN-013")

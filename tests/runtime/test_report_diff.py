@@ -6,7 +6,7 @@ import asyncio
 import copy
 import dataclasses
 import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from functools import lru_cache
 from typing import Any, get_args
 
@@ -25,6 +25,7 @@ from protolink import (
     RunRecorder,
     RunReplay,
     RunReport,
+    RunReportDiff,
     RunReportDiffConfig,
     RunReportDifferenceKind,
     RunReportSection,
@@ -135,6 +136,13 @@ def test_every_form_of_a_report_is_a_source() -> None:
         assert normalize_run_report(source) == normalize_run_report(report)
     for events in (report.events, iter(report.events), (event.to_dict() for event in report.events)):
         assert diff_run_reports(report, events, config=RunReportDiffConfig(sections=["events", "metrics"])).matches
+
+
+@pytest.mark.claim("DIF-054")
+def test_the_config_is_given_by_name() -> None:
+    with pytest.raises(TypeError):
+        diff_run_reports(noted(1), noted(1), RunReportDiffConfig())  # type: ignore[misc]
+    assert isinstance(diff_run_reports(noted(1), noted(2), config=None), RunReportDiff)
 
 
 @pytest.mark.claim("DIF-018", "DIF-053")
@@ -598,6 +606,66 @@ def test_any_change_of_one_value_is_found(name: str, draw: st.DataObject) -> Non
     place = draw.draw(st.sampled_from(places))
     assert diff_run_reports(data, replaced(data, place)).differences
     assert diff_run_reports(report_of(name, 1), replaced(data, place)).differences
+
+
+@lru_cache
+def members(name: str) -> tuple[dict[str, Any], list[Place]]:
+    """A recorded report as JSON, with members of the application, and its places that are not volatile."""
+    data = json.loads(json.dumps(report_of(name).to_dict() | {"metadata": {"score": 1, "tags": ["a", {"b": None}]}}))
+    del data["created_at"]
+    every = [place for place in leaves(data) if not (place[-1] in VOLATILE or str(place[-1]).endswith("_id"))]
+    return data, every
+
+
+def lost(data: dict[str, Any], place: Place) -> dict[str, Any]:
+    return edited(data, place, lambda holder, key: holder.pop(key))
+
+
+def other_type(data: dict[str, Any], place: Place) -> dict[str, Any]:
+    return edited(data, place, lambda holder, key: holder.__setitem__(key, {"was": holder[key]}))
+
+
+def new_beside(data: dict[str, Any], place: Place) -> dict[str, Any]:
+    def add(holder: Any, key: Any) -> None:
+        if isinstance(holder, dict):
+            holder["never seen"] = None
+        else:
+            holder.append("never seen")
+
+    return edited(data, place, add)
+
+
+def edited(data: dict[str, Any], place: Place, edit: Callable[[Any, Any], Any]) -> dict[str, Any]:
+    found = copy.deepcopy(data)
+    holder = found
+    for key in place[:-1]:
+        holder = holder[key]
+    edit(holder, place[-1])
+    return found
+
+
+def typed(place: Place) -> bool:
+    """Whether the place belongs to a typed envelope: there a lost member reads as its default, a new one not at all."""
+    return place[0] == "context" or (place[0] == "events" and len(place) == 3)
+
+
+@settings(max_examples=150, deadline=None)
+@given(
+    st.sampled_from(["child", "granted", "rejected", "direct-failed", "question"]),
+    st.sampled_from([replaced, lost, other_type, new_beside]),
+    st.data(),
+)
+def test_any_change_of_one_member_is_found(name: str, change: Any, draw: st.DataObject) -> None:
+    """Values, lost and new members and other types, in mappings and in lists, of every section."""
+    data, every = members(name)
+    section = draw.draw(
+        st.sampled_from(sorted({place[0] for place in every if change is replaced or not typed(place)}))
+    )
+    places = [place for place in every if place[0] == section and (change is replaced or not typed(place))]
+    changed = change(data, draw.draw(st.sampled_from(places)))
+    found = diff_run_reports(data, changed)
+    assert section in found.changed_sections
+    assert diff_run_reports(changed, data).changed_sections == found.changed_sections
 
 
 @settings(max_examples=40)

@@ -101,6 +101,18 @@ def test_protocol_methods_are_synchronous_with_documented_signatures() -> None:
     assert RunStore not in SQLiteRunStore.__mro__
 
 
+@pytest.mark.claim("STO-017", "STO-018", "STO-019", "STO-020", "STO-021", "STO-022", "STO-023", "STO-024", "STO-016")
+def test_protocol_methods_return_what_they_say(store: SQLiteRunStore) -> None:
+    task = task_of("r")
+    assert [type(store.save_task(task)), type(store.save_report(report_of("r")))] == [TaskRecord, RunReportRecord]
+    assert [type(store.get_task(task.id)), type(store.get_task_record(task.id))] == [Task, TaskRecord]
+    assert [type(store.get_report("r")), type(store.get_report_record("r"))] == [RunReport, RunReportRecord]
+    assert [type(record) for record in store.list_task_records()] == [TaskRecord]
+    assert [type(record) for record in store.list_report_records()] == [RunReportRecord]
+    lookups = (store.get_task, store.get_task_record, store.get_report, store.get_report_record)
+    assert [lookup("unknown") for lookup in lookups] == [None] * 4
+
+
 @pytest.mark.claim("STO-025")
 def test_deletion_is_no_part_of_the_protocol() -> None:
     assert not hasattr(RunStore, "delete_task")
