@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import pytest
@@ -188,3 +189,20 @@ async def test_a_plain_resume_grants_the_next_slice(inferred: Any) -> None:
     again = inferred.agent([inferred.publish()], yield_after_steps=2)
     assert await again.resume(pause.run_id) == "done"
     assert inferred.effects == ["hello", "two", "three"]
+
+
+@pytest.mark.parametrize(
+    "response",
+    [
+        {"answer": "caf\udce9"},
+        {"approved": True, "reason": "caf\udce9"},
+        {"approved": True, "arguments": {"text": "caf\udce9"}},
+        {"approved": True, "arguments": {"risk": math.nan}},
+        {"approved": True, "arguments": {"text": object()}},
+    ],
+)
+async def test_a_response_that_cannot_be_stored_is_the_callers_fault(direct: Any, response: dict[str, Any]) -> None:
+    call = QUESTION if "answer" in response else CALL
+    pause = await direct.pause(fresh(direct, call))
+    request = pause.interruption.request_id
+    await refused(direct, pause, ValueError, r"not valid Unicode|arguments are no JSON", request_id=request, **response)

@@ -9,8 +9,10 @@ from ..engine.facts import Answered, Proposal
 from ..engine.state import Request, Run
 from ..errors import DurableExecutionError
 from ..models import new_id
+from ..models.json import detached
 from ..models.turn import Call
 from ..models.unset import UNSET, Unset
+from .checks import text
 
 
 @dataclass(frozen=True)
@@ -35,10 +37,18 @@ class Response:
             raise ValueError("request_id and fingerprint come with a response: give answer or approved")
         if self.answer is not None and self.answers and not (isinstance(self.answer, str) and self.answer.strip()):
             raise ValueError("answer must be nonblank text, or None to decline")
-        if self.arguments is not None and not (self.approved and isinstance(self.arguments, dict)):
+        text("answer", self.answer if self.answers else None)
+        text("reason", self.reason)
+        if self.arguments is not None:
+            self._check_arguments()
+
+    def _check_arguments(self) -> None:
+        if not (self.approved and isinstance(self.arguments, dict)):
             raise ValueError("arguments (a dict) edit an action that is approved: approved=True")
-        if self.reason is not None and not isinstance(self.reason, str):
-            raise ValueError("reason must be text")
+        try:
+            detached(self.arguments)
+        except TypeError as error:
+            raise ValueError(f"arguments are no JSON: {error}") from None
 
     @property
     def answers(self) -> bool:
