@@ -8,11 +8,11 @@ from contextlib import nullcontext
 from typing import TYPE_CHECKING, Any
 
 from ..drive.ending import uncertain_error
-from ..drive.outcome import printable
 from ..engine.state import Run
 from ..errors import UncertainExecutionError
 from ..models import DEFAULT_REDACTION_POLICY
 from ..models.json import plain
+from ..models.printable import printable
 from ..models.redaction.provider_keys import without_keys
 from ..runtime import ProbeFinding
 from ..runtime.request_context import below, current_scope

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 from .._lazy import Later
 from ..drive.ending import uncertain_error
 from ..drive.log import complete
-from ..drive.outcome import printable
 from ..engine import facts as f
 from ..engine.commands import Stage
 from ..engine.decide import decide
@@ -20,6 +19,7 @@ from ..engine.state import Run, status
 from ..errors import CheckpointMismatchError, DurableExecutionError
 from ..journal.contract import RunCheckpoint
 from ..models.json import plain
+from ..models.printable import printable
 from ..models.unset import UNSET
 from ..runtime import RunContext, RunEvent
 from .changes import changes, check

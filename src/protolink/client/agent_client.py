@@ -11,6 +11,7 @@ from ..models import AgentCard, Message, Task
 from ..runtime import TaskCancellationRequest
 from ..state import HistoryCompactionRequest, HistoryCompactionResult, StateOperationRequest, StateOperationResult
 from ..transport import RequestSpec, Transport, transport_for
+from ..transport.config import checked_timeout
 from ..transport.request import (
     AGENT_CARD,
     CANCEL_TASK,
@@ -39,12 +40,8 @@ class AgentClient:
     """
 
     def __init__(self, transport: Transport | str, url: str | None = None, timeout: float | None = 300.0) -> None:
-        if timeout is not None and (isinstance(timeout, bool) or not isinstance(timeout, (int, float))):
-            raise TypeError(f"AgentClient timeout is a number of seconds or None, not {type(timeout).__name__}")
-        if timeout is not None and not timeout > 0:
-            raise ValueError("AgentClient timeout must be above 0 seconds, or None to wait for ever")
         self._transport = transport_for(transport, url)
-        self.timeout = timeout
+        self.timeout = checked_timeout("AgentClient timeout", timeout)
         self._sync = SyncAgentClient(self)
 
     @property

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ..errors import TransportProtocolError
 from ..models import AgentCard
 from ..transport import Transport, transport_for
+from ..transport.config import checked_timeout
 from ..transport.request import AGENT_HEARTBEAT, LIST_AGENTS, REGISTER_AGENT, UNREGISTER_AGENT
 from .filters import Filter
 
@@ -34,8 +34,8 @@ class RegistryClient:
         if found is None:
             raise ValueError("RegistryClient needs the url of the registry")
         self.url = found
-        self.timeout = _seconds("timeout", timeout)
-        self.discovery_timeout = _seconds("discovery_timeout", discovery_timeout)
+        self.timeout = checked_timeout("RegistryClient timeout", timeout)
+        self.discovery_timeout = checked_timeout("RegistryClient discovery_timeout", discovery_timeout)
 
     async def register(self, card: AgentCard) -> None:
         """Announce an agent, or renew what is known of the one at this url."""
@@ -68,11 +68,3 @@ class RegistryClient:
             return [AgentCard.from_dict(card) for card in found]
         except (ValueError, TypeError) as error:
             raise TransportProtocolError(f"The registry's answer cannot be read: {error}", url=self.url) from None
-
-
-def _seconds(name: str, value: Any) -> float | None:
-    if value is not None and (isinstance(value, bool) or not isinstance(value, (int, float))):
-        raise TypeError(f"RegistryClient {name} is a number of seconds or None, not {type(value).__name__}")
-    if value is not None and not (value > 0 and math.isfinite(value)):
-        raise ValueError(f"RegistryClient {name} must be above 0 seconds and finite, or None to wait for ever")
-    return value

@@ -25,6 +25,7 @@ from ..errors import StoreUnavailableError, UncertainExecutionError
 from ..models import Task
 from ..models.ids import iso_from_seconds as stamp
 from ..models.json import encode
+from ..models.printable import printable
 from ..runtime import CancellationToken, RunContext, RunEvent
 from .authorize import ask, authorize
 from .clock import SystemClock
@@ -32,7 +33,7 @@ from .defaults import MAX_RESULT_BYTES, STORE_PATIENCE
 from .limit import Limit, limited
 from .log import Log, Sink
 from .model_call import call_model, compose
-from .outcome import Brought, Outcome, Performed, broken, given_up, never_began, printable, subject
+from .outcome import Brought, Outcome, Performed, broken, given_up, never_began, subject
 from .ports import AgentPort, Clock, Journal
 from .privacy import visible
 from .running import Running

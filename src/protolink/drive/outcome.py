@@ -72,17 +72,6 @@ def broken(run: Run, command: Command, error: BaseException, message: str) -> Ou
     return Outcome(facts, error, interrupt)
 
 
-def printable(value: Any) -> Any:
-    """Text, or JSON with text in it, without the lone surrogates that no UTF-8 can hold, as file names bring them."""
-    if isinstance(value, str):
-        return value.encode("utf-8", "backslashreplace").decode()
-    if isinstance(value, dict):
-        return {printable(key): printable(item) for key, item in value.items()}
-    if isinstance(value, (list, tuple)):
-        return [printable(item) for item in value]
-    return value
-
-
 def given_up(run: Run, command: Command) -> Outcome:
     """The performer did not react to its cancellation; nobody waits for it any more."""
     match command:

@@ -18,13 +18,14 @@ from ..errors import ToolFailedError, ToolRejectedError, UncertainExecutionError
 from ..models import Artifact
 from ..models.ids import new_id
 from ..models.json import detached
+from ..models.printable import printable
 from ..models.turn import AGENT_CALL
 from ..runtime import ActionAuthorization, ApprovalDecision, ApprovalRequest, RunAction
 from .asked_for import asked_for
 from .delegate import prepare_delegation
 from .execution import ToolExecution
 from .identity import duplicate, identified, is_repeat, repeat_key
-from .outcome import Brought, Outcome, Performed, because, printable
+from .outcome import Brought, Outcome, Performed, because
 from .ports import InvalidArguments, NeverBegan, PeerPort, QuestionTool, ToolPort
 
 if TYPE_CHECKING:

@@ -24,8 +24,8 @@ _TOOL = Price(tool_calls=1)
 
 def admit(run: Run, wanted: Sequence[Command], now: float) -> Sequence[Command]:
     """The commands that the budget permits now, with the warnings and refusals that it has to record first."""
-    if len(wanted) == 1:
-        return wanted if type(wanted[0]) in _FREE else _admit_one(run, wanted, now)
+    if len(wanted) == 1 and type(wanted[0]) in _FREE:
+        return wanted
     admitted: list[Command] = []
     spent, tools, opened = NOTHING, False, 0
     busy: set[str] = set()
@@ -50,20 +50,6 @@ def admit(run: Run, wanted: Sequence[Command], now: float) -> Sequence[Command]:
     return admitted
 
 
-def _admit_one(run: Run, wanted: Sequence[Command], now: float) -> Sequence[Command]:
-    """The same for a single command, which most passes want."""
-    [command] = wanted
-    cost = _cost(run, command)
-    if cost is None:
-        return wanted
-    frame, price = cost
-    verdict = _judge(run, frame, command, price, now)
-    if verdict is None:
-        return wanted
-    waits = type(verdict) is f.BudgetDenied and frame is not None and _running(run, frame)
-    return () if waits else [Stage(verdict)]
-
-
 def judge_reply(run: Run, frame: Frame, now: float) -> f.BudgetWarned | f.BudgetDenied | None:
     """What a model's reply turned out to cost: its output and its time are known only now."""
     if run.policy is None or not run.ledger.bounds_replies(run.policy):
@@ -81,7 +67,7 @@ def _cost(run: Run, command: Command) -> tuple[Frame | None, Price] | None:
     if kind is Compose:
         return run.frames[command.frame], _STEP if command.attempt == 0 else NOTHING  # type: ignore[union-attr]
     if kind is CallModel:
-        price = Price(1 if command.attempt == 0 else 0, 1, 0, command.tokens)  # type: ignore[union-attr]
+        price = Price(int(command.attempt == 0), 1, 0, command.tokens)  # type: ignore[union-attr]
         return run.frames[command.frame], price  # type: ignore[union-attr]
     if kind is Invoke:
         action = run.actions[command.action]  # type: ignore[union-attr]
@@ -102,14 +88,14 @@ def _cost_of_fact(run: Run, fact: f.Fact) -> tuple[Frame | None, Price] | None:
 
 
 def _judge(
-    run: Run, frame: Frame | None, command: Command, price: Price, now: float, opened: int = 0
+    run: Run, frame: Frame | None, command: Command, price: Price, now: float, opened: int
 ) -> f.BudgetWarned | f.BudgetDenied | None:
+    name = frame.id if frame else ""
     over = None
     if type(command) is Compose and frame is not None:
         over = _too_many_turns(run, frame, command, now)
     elif type(command) is Stage and type(command.fact) is f.FrameOpened:
         over = _too_many_children(run, command.fact, opened)
-    name = frame.id if frame else ""
     if over is not None:
         return f.BudgetDenied(name, over)
     ledger = run.ledger

@@ -34,11 +34,7 @@ def decide(run: Run, now: float) -> Sequence[Command]:
         return [Stage(f.Expired(request.id, "the time to answer has passed")) for request in late]
     if not run.open:
         return admit(run, [_next_part(run)], now)
-    if len(run.open) == 1:
-        [frame] = run.open.values()
-        wanted = _step(run, frame, now)
-        return admit(run, wanted, now) if wanted else wanted
-    wanted = []
+    wanted: list[Command] = []
     for frame in reversed(run.open.values()):
         steps = _step(run, frame, now)
         if steps and type(steps[0]) is Stage and type(steps[0].fact) is f.FrameClosed:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from ..models.json import dumps
+from ..models.printable import printable
 from ..models.turn import AGENT_CALL
 from .facts import ModelReplied
 from .state import Action, Frame
@@ -43,7 +44,7 @@ def observation(frame: Frame, action: Action) -> str:
 
 def _text(result: Any) -> str:
     try:
-        return repr(result).encode("utf-8", "backslashreplace").decode()
+        return str(printable(repr(result)))
     except Exception:  # the object's own; it may also be nested too deeply
         return f"<{type(result).__name__}>"
 

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 from ..drive.ports import Misspoken, Reply
 from ..models import ConversationHistory, HistoryMessage, LLMModelProfile, estimate_tokens
 from ..models.json import encode
+from ..models.printable import printable
 from ..models.turn import AGENT_CALL, ModelTurn
 from ..runtime import ContextItem, ContextManifest, RunContext
 from ..runtime.manifest import declaration_tokens
@@ -113,7 +114,7 @@ class LLMPort:
             calls = _call_tokens(turn)
         except ActionParseError as error:
             spoken = ModelTurn("", raw=error.raw, usage=error.usage)
-            raise Misspoken(_clean(str(error)), self._reply(spoken, 0, history, started)) from error
+            raise Misspoken(printable(str(error)), self._reply(spoken, 0, history, started)) from error
         return self._reply(turn, calls, history, started)
 
     def _reply(self, turn: ModelTurn, calls: int, history: ConversationHistory, started: float) -> Reply:
@@ -125,10 +126,10 @@ class LLMPort:
             taken = self._system_tokens(history) + self._tool_tokens + history.tokens
         if given is None:  # the size of what came, where that is known
             given = estimate_tokens(turn.text) + calls if turn.raw is None else estimate_tokens(turn.raw)
-        raw = None if turn.raw is None or turn.raw == turn.text else _clean(turn.raw)
+        raw = None if turn.raw is None or turn.raw == turn.text else printable(turn.raw)
         latency_ms = (perf_counter() - started) * 1000
         metrics = {} if self._prices is None else {"cost": _cost(self._prices, taken, given, estimated)}
-        return Reply(_clean(turn.text), turn.calls, raw, taken, given, estimated, self._native, latency_ms, metrics)
+        return Reply(printable(turn.text), turn.calls, raw, taken, given, estimated, self._native, latency_ms, metrics)
 
     def _system_tokens(self, history: ConversationHistory) -> int:
         """Tokens of the system section: our prompt in place of the history's own, and later system messages."""
@@ -154,12 +155,7 @@ def _call_tokens(turn: ModelTurn) -> int:
 
 
 def _cleaned(emit: Callable[[str], None] | None) -> Callable[[str], None] | None:
-    return None if emit is None else lambda text: emit(_clean(text))
-
-
-def _clean(text: str) -> str:
-    """What a model wrote, as it can be stored: a cut-off escape sequence leaves half a character behind."""
-    return text if text.isascii() else text.encode("utf-8", "backslashreplace").decode()
+    return None if emit is None else lambda text: emit(printable(text))
 
 
 def _shown(card: Any) -> dict[str, Any]:

@@ -91,9 +91,7 @@ class TransportConfig:
         for name in ("keepalive_interval", "keepalive_timeout"):
             if _seconds(f"TransportConfig {name}", getattr(self, name)) == 0:
                 raise ValueError(f"TransportConfig {name} must be above 0 seconds")
-        idle = self.stream_idle_timeout
-        if idle is not None and _seconds("TransportConfig stream_idle_timeout", idle) == 0:
-            raise ValueError("TransportConfig stream_idle_timeout must be above 0 seconds, or None to wait for ever")
+        checked_timeout("TransportConfig stream_idle_timeout", self.stream_idle_timeout)
         for name in ("shutdown_timeout", "idempotency_ttl"):
             _seconds(f"TransportConfig {name}", getattr(self, name))
         _count("TransportConfig idempotency_cache_size", self.idempotency_cache_size)
@@ -112,6 +110,14 @@ def _seconds(name: str, value: Any) -> float:
     if not math.isfinite(value) or value < 0:
         raise ValueError(f"{name} must be 0 or more, and finite")
     return value
+
+
+def checked_timeout(name: str, value: Any) -> float | None:
+    """Seconds to wait, None for ever. TypeError for anything but a number, ValueError unless above 0 and finite."""
+    if value is not None and _seconds(name, value) == 0:
+        raise ValueError(f"{name} must be above 0 seconds, or None to wait for ever")
+    found: float | None = value
+    return found
 
 
 def _methods(given: Iterable[str]) -> frozenset[str]:
