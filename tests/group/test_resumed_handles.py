@@ -24,7 +24,7 @@ from protolink import (
 from protolink.agents.resumed import ResumedRun
 from protolink.journal import InMemoryDurableStore
 from protolink.testing import FaultyStore, Outage
-from protolink.tools import ask_user_tool
+from protolink.tools import Tool, ask_user_tool
 
 
 def desk(store: Any, *responses: Any, tools: Any = (), **options: Any) -> Agent:
@@ -188,12 +188,12 @@ async def test_a_second_pause_ends_the_attempt_and_can_be_answered_in_turn() -> 
 
 
 async def test_canceling_at_once_cancels_the_stored_run() -> None:
-    gate = Gate()
+    wait = Tool.from_callable(Gate().wait, name="wait", read_only=True)  # canceled while it runs, nothing is unknown
     second = InMemoryDurableStore()
-    asked = desk(second, call("publish", text="hello"), tools=[gate.wait]).start_run("go")
+    asked = desk(second, call("publish", text="hello"), tools=[wait]).start_run("go")
     result = await asked.result()
     assert result.task is not None
-    going = desk(second, call("wait"), "never", tools=[gate.wait])
+    going = desk(second, call("wait"), "never", tools=[wait])
     resumed = await going.resume_run(asked.context.run_id, **approval(result.task.metadata["interruption"]))
     await resumed.cancel("stop")
     ended = await resumed.result()

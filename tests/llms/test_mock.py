@@ -241,3 +241,40 @@ def test_mock_is_offline_and_named_so() -> None:
 def test_malformed_scripts_are_refused_at_once(wrong: dict[str, Any]) -> None:
     with pytest.raises(TypeError):
         MockLLM(**wrong)
+
+
+# ------------------------------------------------------------------------------------------------ at once
+
+
+def test_a_script_answers_runs_at_once() -> None:
+    turn = MockLLM(sequential_responses=["done"]).begin_turn(asked())
+    assert turn == ModelTurn("done")
+
+
+async def test_a_callback_that_has_to_be_awaited_is_awaited() -> None:
+    async def later(history: ConversationHistory, system_prompt: str) -> str:
+        return "later"
+
+    found = MockLLM(response_callback=later).begin_turn(asked())
+    assert not isinstance(found, ModelTurn)
+    assert (await found).text == "later"
+
+
+def test_a_scripted_exception_is_raised_at_once() -> None:
+    with pytest.raises(ConnectionError, match="down"):
+        MockLLM(sequential_responses=[ConnectionError("down")]).begin_turn(asked())
+
+
+async def test_a_subclass_is_asked_by_the_method_it_brings() -> None:
+    class Turning(MockLLM):
+        async def turn(self, history: ConversationHistory, **options: Any) -> ModelTurn:
+            return ModelTurn("turned")
+
+    class Calling(MockLLM):
+        async def call(self, history: ConversationHistory) -> str:
+            return json.dumps({"type": "final", "content": "called"})
+
+    for llm, text in ((Turning(), "turned"), (Calling(), "called")):
+        found = llm.begin_turn(asked())
+        assert not isinstance(found, ModelTurn)
+        assert (await found).text == text

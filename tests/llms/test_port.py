@@ -1,13 +1,13 @@
 from __future__ import annotations
 
 import json
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass, field
 from typing import Any
 
 import pytest
 
-from protolink.drive.ports import Misspoken
+from protolink.drive.ports import Misspoken, Reply
 from protolink.llms import LLM, Call, ConversationHistory, LLMModelProfile, MockLLM, ModelTurn, create_llm
 from protolink.llms.port import LLMPort
 from protolink.models import AgentCard, estimate_tokens
@@ -41,6 +41,12 @@ def port(llm: LLM | None = None, **options: Any) -> LLMPort:
 
 def asked(query: str = "hello") -> ConversationHistory:
     return ConversationHistory().add_user(query)
+
+
+async def replied(bound: LLMPort, history: ConversationHistory, emit: Callable[[str], None] | None) -> Reply:
+    """The reply, whether it comes at once or has to be awaited."""
+    found = bound.reply(history, emit)
+    return found if isinstance(found, Reply) else await found
 
 
 class Watching(MockLLM):
@@ -109,7 +115,7 @@ async def test_the_model_is_told_prompt_tools_and_peers() -> None:
     llm = Watching(default_response="ok")
     card = AgentCard(name="writer", description="Writes prose.", url="runtime://writer")
     history = asked()
-    await port(llm, cards=[card], description="Files things.").reply(history, None)
+    await replied(port(llm, cards=[card], description="Files things."), history, None)
     prompt = llm.seen.system_prompt or ""
     for told in (
         "Be kind.",
@@ -129,18 +135,18 @@ async def test_the_model_is_told_prompt_tools_and_peers() -> None:
 
 async def test_override_replaces_the_whole_prompt() -> None:
     llm = Watching(default_response="ok")
-    await port(llm, override=True).reply(asked(), None)
+    await replied(port(llm, override=True), asked(), None)
     assert llm.seen.system_prompt == "Be kind."
 
 
 async def test_an_answer_is_a_reply_without_calls() -> None:
-    reply = await port(MockLLM(default_response="done")).reply(asked(), None)
+    reply = await replied(port(MockLLM(default_response="done")), asked(), None)
     assert (reply.text, reply.calls, reply.raw, reply.native, reply.metrics) == ("done", (), None, False, {})
     assert reply.latency_ms >= 0
 
 
 async def test_a_json_call_keeps_its_text_for_the_conversation() -> None:
-    reply = await port(MockLLM(sequential_responses=[ACTION])).reply(asked(), None)
+    reply = await replied(port(MockLLM(sequential_responses=[ACTION])), asked(), None)
     assert reply.calls == (Call("", "read", {"path": "a"}),)
     assert json.loads(reply.raw or "") == ACTION
 
@@ -150,7 +156,7 @@ async def test_a_json_call_keeps_its_text_for_the_conversation() -> None:
 async def test_streamed_and_whole_replies_are_the_same(mode: str, response: Any) -> None:
     pieces: list[str] = []
     bound = port(MockLLM(sequential_responses=[response], tool_calling=mode))
-    whole, streamed = await bound.reply(asked(), None), await bound.reply(asked(), pieces.append)
+    whole, streamed = await replied(bound, asked(), None), await replied(bound, asked(), pieces.append)
     for name in ("text", "calls", "raw", "input_tokens", "output_tokens", "estimated", "native"):
         assert getattr(whole, name) == getattr(streamed, name)
     assert len(pieces) == (0 if mode == "native" and response is ACTION else 1)
@@ -158,7 +164,7 @@ async def test_streamed_and_whole_replies_are_the_same(mode: str, response: Any)
 
 async def test_native_replies_keep_several_calls_with_their_ids() -> None:
     turn = ModelTurn("", (Call("c1", "read", {}), Call("c2", "read", {"path": "b"})))
-    reply = await port(MockLLM(sequential_responses=[turn], tool_calling="native")).reply(asked(), None)
+    reply = await replied(port(MockLLM(sequential_responses=[turn], tool_calling="native")), asked(), None)
     assert (reply.calls, reply.native) == (turn.calls, True)
 
 
@@ -166,7 +172,7 @@ async def test_native_replies_keep_several_calls_with_their_ids() -> None:
 async def test_a_reply_that_is_no_action_is_misspoken(streamed: bool) -> None:
     bound = port(MockLLM(sequential_responses=['{"type":"tool_call"}']))
     with pytest.raises(Misspoken) as caught:
-        await bound.reply(asked(), [].append if streamed else None)
+        await replied(bound, asked(), [].append if streamed else None)
     assert "'tool'" in caught.value.error
     assert caught.value.reply.raw == '{"type":"tool_call"}'
     assert caught.value.reply.input_tokens > 0
@@ -180,7 +186,7 @@ async def test_a_misspoken_native_turn_keeps_the_providers_counts() -> None:
         tool_calling="native",
     )
     with pytest.raises(Misspoken) as caught:
-        await port(llm).reply(asked(), None)
+        await replied(port(llm), asked(), None)
     assert (caught.value.reply.input_tokens, caught.value.reply.output_tokens) == (7, 3)
     assert caught.value.reply.raw == "protolink_delegate_agent {}"
 
@@ -192,7 +198,7 @@ async def test_a_misspoken_native_turn_keeps_the_providers_counts() -> None:
 async def test_a_native_call_that_is_no_json_is_misspoken(call: Call) -> None:
     turn = ModelTurn("I read.", (call,), usage={"input_tokens": 7, "output_tokens": 3})
     with pytest.raises(Misspoken) as caught:
-        await port(MockLLM(sequential_responses=[turn], tool_calling="native")).reply(asked(), None)
+        await replied(port(MockLLM(sequential_responses=[turn], tool_calling="native")), asked(), None)
     reply = caught.value.reply
     assert (reply.raw, reply.input_tokens, reply.output_tokens) == ("I read.", 7, 3)
     caught.value.error.encode()
@@ -203,7 +209,7 @@ async def test_a_native_call_that_is_no_json_is_misspoken(call: Call) -> None:
 async def test_half_a_character_of_a_reply_is_spelled_out(turn: Any, streamed: bool) -> None:
     shown: list[str] = []
     llm = MockLLM(sequential_responses=[turn], tool_calling="native")
-    reply = await port(llm).reply(asked(), shown.append if streamed else None)
+    reply = await replied(port(llm), asked(), shown.append if streamed else None)
     assert (reply.text, shown) == ("cut \\ud83d", ["cut \\ud83d"] if streamed else [])
     assert reply.raw in (None, "raw \\ud83d")
 
@@ -214,13 +220,13 @@ async def test_half_a_character_of_a_misspoken_reply_is_spelled_out() -> None:
             return '{"type":"final","text":"\ud83d"}'
 
     with pytest.raises(Misspoken) as caught:
-        await port(Writing()).reply(asked(), None)
+        await replied(port(Writing()), asked(), None)
     assert caught.value.reply.raw == '{"type":"final","text":"\\ud83d"}'
 
 
 async def test_errors_of_the_model_pass_through() -> None:
     with pytest.raises(ConnectionError):
-        await port(MockLLM(sequential_responses=[ConnectionError("down")])).reply(asked(), None)
+        await replied(port(MockLLM(sequential_responses=[ConnectionError("down")])), asked(), None)
 
 
 async def test_a_text_adapter_works_streamed_and_whole() -> None:
@@ -238,7 +244,7 @@ async def test_a_text_adapter_works_streamed_and_whole() -> None:
 
     pieces: list[str] = []
     bound = port(Texter("small"))
-    assert (await bound.reply(asked(), None)).calls == (await bound.reply(asked(), pieces.append)).calls
+    assert (await replied(bound, asked(), None)).calls == (await replied(bound, asked(), pieces.append)).calls
     assert len(pieces) == 2
 
 
@@ -248,7 +254,7 @@ async def test_a_text_adapter_works_streamed_and_whole() -> None:
 async def test_without_usage_tokens_are_estimates() -> None:
     bound = port(MockLLM(default_response="d" * 40))
     history = asked()
-    reply = await bound.reply(history, None)
+    reply = await replied(bound, history, None)
     manifest = bound.manifest(history, "hello", RunContext())
     assert (reply.input_tokens, reply.output_tokens) == (manifest.total_estimated_tokens, 10)
     assert reply.estimated is True
@@ -260,14 +266,14 @@ async def test_without_usage_tokens_are_estimates() -> None:
 )
 async def test_the_providers_usage_is_taken_under_both_names(usage: dict[str, Any]) -> None:
     llm = MockLLM(sequential_responses=[ModelTurn("x", usage=usage)], tool_calling="native")
-    reply = await port(llm).reply(asked(), None)
+    reply = await replied(port(llm), asked(), None)
     assert (reply.input_tokens, reply.output_tokens, reply.estimated) == (11, 5, False)
 
 
 @pytest.mark.parametrize("usage", [{"input_tokens": 11}, {"input_tokens": 11, "output_tokens": None}])
 async def test_half_a_usage_leaves_an_estimate(usage: dict[str, Any]) -> None:
     llm = MockLLM(sequential_responses=[ModelTurn("x" * 8, usage=usage)], tool_calling="native")
-    reply = await port(llm).reply(asked(), None)
+    reply = await replied(port(llm), asked(), None)
     assert (reply.input_tokens, reply.output_tokens, reply.estimated) == (11, 2, True)
 
 
@@ -275,7 +281,7 @@ async def test_half_a_usage_leaves_an_estimate(usage: dict[str, Any]) -> None:
 async def test_what_is_no_count_is_estimated(count: Any) -> None:
     usage = {"input_tokens": count, "output_tokens": count}
     llm = MockLLM(sequential_responses=[ModelTurn("x" * 8, usage=usage)], tool_calling="native")
-    reply = await port(llm).reply(asked(), None)
+    reply = await replied(port(llm), asked(), None)
     assert (reply.output_tokens, reply.estimated) == (2, True)
 
 
@@ -283,7 +289,7 @@ async def test_prices_make_a_cost() -> None:
     usage = {"input_tokens": 1_000_000, "output_tokens": 500_000}
     llm = MockLLM(sequential_responses=[ModelTurn("x", usage=usage)], tool_calling="native")
     llm.configure_metrics(input_cost_per_million=2.0, output_cost_per_million=8.0, currency="EUR")
-    reply = await port(llm).reply(asked(), None)
+    reply = await replied(port(llm), asked(), None)
     assert reply.metrics["cost"] == {
         "input_cost": 2.0,
         "output_cost": 4.0,
@@ -295,13 +301,13 @@ async def test_prices_make_a_cost() -> None:
 
 async def test_one_price_makes_half_a_cost() -> None:
     llm = MockLLM(default_response="x").configure_metrics(output_cost_per_million=1_000_000)
-    cost = (await port(llm).reply(asked(), None)).metrics["cost"]
+    cost = (await replied(port(llm), asked(), None)).metrics["cost"]
     assert (cost["input_cost"], cost["output_cost"], cost["total_cost"]) == (None, 1.0, 1.0)
 
 
 async def test_disabled_metrics_have_no_cost() -> None:
     llm = MockLLM().configure_metrics(input_cost_per_million=2.0, enabled=False)
-    assert (await port(llm).reply(asked(), None)).metrics == {}
+    assert (await replied(port(llm), asked(), None)).metrics == {}
 
 
 def test_the_models_limits_and_names_pass_through() -> None:

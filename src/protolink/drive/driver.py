@@ -225,6 +225,8 @@ class Driver:
                 if (storing := self.log.flush()) is not None:
                     await storing
                 if self._start(starting):
+                    if any(type(command) is CallModel for command in starting):  # once a turn
+                        await self._let_others_go_on()
                     continue
             if self.log.firm and (storing := self.log.flush()) is not None:
                 await storing
@@ -335,6 +337,13 @@ class Driver:
             self._running.cancel()
 
     # ------------------------------------------------------------------------------------------------ waiting
+
+    async def _let_others_go_on(self) -> None:
+        """A model that answers at once must not keep the event loop, nor hide that the caller was canceled."""
+        try:
+            await asyncio.sleep(0)
+        except asyncio.CancelledError:
+            self._canceled_from_outside()
 
     def _notify(self) -> None:
         if self._wake is not None and not self._wake.done():

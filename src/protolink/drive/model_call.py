@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING
 
 from ..engine import facts as f
@@ -11,7 +11,7 @@ from ..engine.commands import CallModel, Compose
 from ..engine.facts import Proposal
 from ..engine.state import TRANSIENT_ATTEMPTS, Frame
 from ..models.ids import new_id
-from .outcome import Brought, because
+from .outcome import Brought, Performed, because
 from .ports import Misspoken, ModelPort, Reply
 
 if TYPE_CHECKING:
@@ -35,26 +35,40 @@ def compose(driver: Driver, command: Compose) -> Brought:
     return f.Composed(frame.id, command.turn, command.attempt, tokens, model.context_window)
 
 
-async def call_model(driver: Driver, command: CallModel) -> Brought:
-    """One attempt at the provider, bounded by what is left of the runtime budget."""
+def call_model(driver: Driver, command: CallModel) -> Performed:
+    """One attempt at the provider. A model that need not be waited for answers at once."""
     frame = driver.run.frames[command.frame]
-    deadline = driver.run.ledger.deadline(driver.clock.now())
     spoken: list[str] = []
     try:
+        reply = _model(driver, frame).reply(frame.history, _emitter(driver, frame, spoken))
+    except (Exception, asyncio.CancelledError) as error:  # see _unanswered
+        return _unanswered(driver, frame, error, spoken)
+    if isinstance(reply, Reply):
+        return _replied(frame, reply, driver.streaming)
+    return _reply_later(driver, frame, reply, spoken)
+
+
+async def _reply_later(driver: Driver, frame: Frame, reply: Awaitable[Reply], spoken: list[str]) -> Brought:
+    """The attempt is bounded by what is left of the runtime budget."""
+    deadline = driver.run.ledger.deadline(driver.clock.now())
+    try:
         with driver.limit(deadline) as limit:
-            reply = await _model(driver, frame).reply(frame.history, _emitter(driver, frame, spoken))
-    except Misspoken as error:
-        return because(error, _misspoke(frame, error))
-    except asyncio.CancelledError:
-        return f.ModelFailed(frame.id, "canceled", "the call was canceled", partial="".join(spoken))
-    except TimeoutError as error:
-        if limit.expired:
+            found = await reply
+    except (Exception, asyncio.CancelledError) as error:  # see _unanswered
+        if isinstance(error, TimeoutError) and limit.expired:
             text = "the runtime budget is used up"
             return because(error, f.ModelFailed(frame.id, "budget", text, transient=True, partial="".join(spoken)))
-        return because(error, _failed(driver, frame, error))
-    except Exception as error:  # the provider's; it becomes a fact, and a fault of the run if it stays
-        return because(error, _failed(driver, frame, error))
-    return _replied(frame, reply, driver.streaming)
+        return _unanswered(driver, frame, error, spoken)
+    return _replied(frame, found, driver.streaming)
+
+
+def _unanswered(driver: Driver, frame: Frame, error: BaseException, spoken: list[str]) -> Brought:
+    """The provider's error becomes a fact, and a fault of the run if it stays."""
+    if isinstance(error, Misspoken):
+        return because(error, _misspoke(frame, error))
+    if isinstance(error, asyncio.CancelledError):
+        return f.ModelFailed(frame.id, "canceled", "the call was canceled", partial="".join(spoken))
+    return because(error, _failed(driver, frame, error))
 
 
 def _model(driver: Driver, frame: Frame) -> ModelPort:
@@ -111,7 +125,7 @@ def _metrics(reply: Reply, streaming: bool) -> dict[str, object]:
     return found
 
 
-def _failed(driver: Driver, frame: Frame, error: Exception) -> f.ModelFailed:
+def _failed(driver: Driver, frame: Frame, error: BaseException) -> f.ModelFailed:
     transient = isinstance(error, TRANSIENT)
     again = frame.failures + 1
     retry_at = None
@@ -121,7 +135,7 @@ def _failed(driver: Driver, frame: Frame, error: Exception) -> f.ModelFailed:
     return f.ModelFailed(frame.id, type(error).__name__, message, transient, retry_at)
 
 
-def _wait(error: Exception, attempts: int) -> float:
+def _wait(error: BaseException, attempts: int) -> float:
     """Seconds until the next attempt: what the provider asked for, else what this many attempts are followed by."""
     told = getattr(error, "retry_after", None)
     if isinstance(told, (int, float)) and told >= 0:

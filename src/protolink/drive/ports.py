@@ -7,7 +7,7 @@ once or later returns its value or an awaitable of it, so that what needs no wai
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from dataclasses import field
 from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeAlias, TypeVar
 
@@ -60,8 +60,11 @@ class ModelPort(Protocol):
     def sections(self, history: ConversationHistory, query: Any) -> tuple[int, int, int, int]:
         """Estimated tokens of the next call: system, tool prompt, history, user. No IO, constant time."""
 
-    async def reply(self, history: ConversationHistory, emit: Callable[[str], None] | None) -> Reply:
-        """Ask the model once. ``emit`` takes text fragments as they come; None asks for no streaming.
+    def reply(
+        self, history: ConversationHistory, emit: Callable[[str], None] | None
+    ) -> Reply | Coroutine[Any, Any, Reply]:
+        """Ask the model once; a model that need not be waited for answers at once. ``emit`` takes text fragments as
+        they come; None asks for no streaming.
 
         Raises Misspoken for a reply that is no action, ConnectionError or TimeoutError for what may pass by itself,
         and anything else for a failure that asking again does not cure.

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import inspect
 from abc import ABC, abstractmethod
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeVar, overload
 
 from .._lazy import Later
@@ -134,6 +134,17 @@ class LLM(ABC):
         if self.resolve_tool_calling() == "json":
             return parse_action(await self._text(history, emit))
         return to_turn(await self._native(history, tools or {}, agent_cards, emit))
+
+    def begin_turn(
+        self,
+        history: ConversationHistory,
+        *,
+        tools: Mapping[str, Any] | None = None,
+        agent_cards: Sequence[Any] = (),
+        emit: Emit | None = None,
+    ) -> ModelTurn | Coroutine[Any, Any, ModelTurn]:
+        """``turn``, as runs ask for it. A model that need not be waited for may answer at once."""
+        return self.turn(history, tools=tools, agent_cards=agent_cards, emit=emit)
 
     async def _text(self, history: ConversationHistory, emit: Emit | None) -> str:
         if emit is None:

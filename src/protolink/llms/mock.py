@@ -7,7 +7,7 @@ and reading text, so that what a test measures is the runtime.
 from __future__ import annotations
 
 import inspect
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Literal
 
@@ -124,7 +124,28 @@ class MockLLM(LLM):
         """The next response. It goes through text only where a subclass has its own ``call`` or the like."""
         if not self._speaks_for_itself():
             return await super().turn(history, tools=tools, agent_cards=agent_cards, emit=emit)
-        response = await self._next(history)
+        return self._said(await self._next(history), emit)
+
+    def begin_turn(
+        self,
+        history: ConversationHistory,
+        *,
+        tools: Mapping[str, Any] | None = None,
+        agent_cards: Sequence[Any] = (),
+        emit: Emit | None = None,
+    ) -> ModelTurn | Coroutine[Any, Any, ModelTurn]:
+        """``turn``, at once unless the callback has to be awaited."""
+        if "turn" in self.__dict__ or type(self).turn is not MockLLM.turn or not self._speaks_for_itself():
+            return self.turn(history, tools=tools, agent_cards=agent_cards, emit=emit)
+        response = self._respond(history)
+        if not isinstance(response, _AT_ONCE) and inspect.isawaitable(response):
+            return self._say_later(response, emit)
+        return self._said(self._settled(response), emit)
+
+    async def _say_later(self, response: Awaitable[Any], emit: Emit | None) -> ModelTurn:
+        return self._said(self._settled(await response), emit)
+
+    def _said(self, response: Any, emit: Emit | None) -> ModelTurn:
         native = self.tool_calling == "native"
         if emit is not None:
             _emit(response, native, emit)
@@ -138,12 +159,18 @@ class MockLLM(LLM):
         return kind is MockLLM or all(getattr(kind, name) is getattr(MockLLM, name) for name in _SPEAKERS)
 
     async def _next(self, history: ConversationHistory) -> Any:
+        response = self._respond(history)
+        if not isinstance(response, _AT_ONCE) and inspect.isawaitable(response):
+            response = await response
+        return self._settled(response)
+
+    def _respond(self, history: ConversationHistory) -> Any:
+        """The next response, or what has to be awaited for it."""
         if self.response_callback is None:
-            response = self._scripted(history)
-        else:
-            response = self.response_callback(history, history.system_prompt or "")
-            if not isinstance(response, _AT_ONCE) and inspect.isawaitable(response):
-                response = await response
+            return self._scripted(history)
+        return self.response_callback(history, history.system_prompt or "")
+
+    def _settled(self, response: Any) -> Any:
         if response is None:
             response = self.default_response
         if isinstance(response, BaseException):

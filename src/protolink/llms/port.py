@@ -6,7 +6,7 @@ first.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
@@ -104,18 +104,31 @@ class LLMPort:
             context_window=self.context_window,
         )
 
-    async def reply(self, history: ConversationHistory, emit: Callable[[str], None] | None) -> Reply:
+    def reply(
+        self, history: ConversationHistory, emit: Callable[[str], None] | None
+    ) -> Reply | Coroutine[Any, Any, Reply]:
         """Ask the model once; see ``ModelPort.reply``."""
         started = perf_counter()
+        shown = history.with_system(self._prompt)
         try:
-            turn = await self._llm.turn(
-                history.with_system(self._prompt), tools=self._tools, agent_cards=self._cards, emit=_cleaned(emit)
-            )
-            calls = _call_tokens(turn)
+            turn = self._llm.begin_turn(shown, tools=self._tools, agent_cards=self._cards, emit=_cleaned(emit))
+            if isinstance(turn, ModelTurn):
+                return self._reply(turn, _call_tokens(turn), history, started)
         except ActionParseError as error:
-            spoken = ModelTurn("", raw=error.raw, usage=error.usage)
-            raise Misspoken(printable(str(error)), self._reply(spoken, 0, history, started)) from error
-        return self._reply(turn, calls, history, started)
+            raise self._misspoken(error, history, started) from error
+        return self._reply_later(turn, history, started)
+
+    async def _reply_later(self, turn: Awaitable[ModelTurn], history: ConversationHistory, started: float) -> Reply:
+        try:
+            found = await turn
+            calls = _call_tokens(found)
+        except ActionParseError as error:
+            raise self._misspoken(error, history, started) from error
+        return self._reply(found, calls, history, started)
+
+    def _misspoken(self, error: ActionParseError, history: ConversationHistory, started: float) -> Misspoken:
+        spoken = ModelTurn("", raw=error.raw, usage=error.usage)
+        return Misspoken(printable(str(error)), self._reply(spoken, 0, history, started))
 
     def _reply(self, turn: ModelTurn, calls: int, history: ConversationHistory, started: float) -> Reply:
         usage = turn.usage
