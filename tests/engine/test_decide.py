@@ -249,7 +249,7 @@ def test_new_drive_prepares_and_judges_again_what_had_not_begun() -> None:
     told.tell(decided("a", "require_approval")).settle().tell(f.Parked(), f.Resumed(2))
     assert told.wants() == [Ask("request-a")]
     told.tell(f.Answered("request-a", True))
-    assert told.wants() == [Prepare("a", 2)]
+    assert told.wants() == [Prepare("a", 2), Authorize("a", 2)]
     assert told.tell(prepared("a")).wants() == [Authorize("a", 2)]
     assert told.tell(decided("a", "require_approval")).wants() == [Invoke("a")]
 

@@ -255,6 +255,8 @@ class Driver:
                     continue
                 elif kind is CallModel or kind is Invoke:
                     starting.append(command)
+                elif kind is Authorize and self.run.actions[command.action].state != "prepared":  # type: ignore[union-attr]
+                    continue  # its preparation goes on, or found nothing to judge
                 elif kind is not Ask or not self.run.durable:  # a durable run has nobody to ask; it parks
                     again = self._begin(command) or again
             if not again:

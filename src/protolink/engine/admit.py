@@ -24,7 +24,7 @@ _TOOL = Price(tool_calls=1)
 
 def admit(run: Run, wanted: Sequence[Command], now: float) -> Sequence[Command]:
     """The commands that the budget permits now, with the warnings and refusals that it has to record first."""
-    if len(wanted) == 1 and type(wanted[0]) in _FREE:
+    if type(wanted[0]) in _FREE and (len(wanted) == 1 or _FREE.issuperset(map(type, wanted))):
         return wanted
     admitted: list[Command] = []
     spent, tools, opened = NOTHING, False, 0

@@ -34,6 +34,10 @@ def decide(run: Run, now: float) -> Sequence[Command]:
         return [Stage(f.Expired(request.id, "the time to answer has passed")) for request in late]
     if not run.open:
         return admit(run, [_next_part(run)], now)
+    if len(run.open) == 1:
+        [frame] = run.open.values()
+        steps = _step(run, frame, now)
+        return admit(run, steps, now) if steps else steps
     wanted: list[Command] = []
     for frame in reversed(run.open.values()):
         steps = _step(run, frame, now)
@@ -67,8 +71,7 @@ def _next_part(run: Run) -> Command:
 
 
 def _step(run: Run, frame: Frame, now: float) -> list[Command]:
-    end = _ending(run, frame)
-    if end is not None:
+    if (frame.fault or run.cancel or frame.parent) and (end := _ending(run, frame)) is not None:
         return _close(run, frame, *end)
     if frame.waiting is not None:
         return []
@@ -136,9 +139,11 @@ def _provider_down(run: Run, frame: Frame) -> list[Command]:
 
 
 def _actions(run: Run, frame: Frame) -> list[Command]:
-    """All of a turn are prepared and judged before the first of them runs."""
+    """All of a turn are prepared and judged before the first of them runs. One alone may be judged at once."""
     if len(frame.actions) == 1:
         action = run.actions[frame.actions[0]]
+        if action.state == "proposed":
+            return [Prepare(action.id, run.epoch), Authorize(action.id, run.epoch)]
         step = _NEXT.get(action.state)
         return [step(run, frame, action)] if step is not None else []
     actions = [run.actions[key] for key in frame.actions]
