@@ -8,6 +8,9 @@ from time import process_time
 
 from pydantic import create_model
 
+from protolink.llms import ModelTurn
+from protolink.models import ConversationHistory
+
 from .row import Row
 from .timing import Marks, alternated
 from .workload import Script, agent, arguments, budget, count
@@ -26,17 +29,28 @@ def rows(directory: Path) -> list[Row]:
 
     measured()
     marked.clear()
-    turn, floor = alternated(measured, lambda: _floor(5000), times=ROUNDS)
+    turn, awaited, floor = alternated(
+        measured,
+        lambda: asyncio.run(_run(TURNS, awaited=True)).per_turn(1, TURNS),
+        lambda: _floor(5000),
+        times=ROUNDS,
+    )
     early, late = _medians(marked, 100, 400)
     return [
         Row("live tool turn, CPU", turn * 1e6, "us", 30, 15, floor=floor * 1e6),
+        Row("  with a model that has to be awaited", awaited * 1e6, "us", 30, 15, floor=floor * 1e6),
         Row("  its CPU at turn 400 against 100", late * 1e6, "us", 1.1, 1.05, floor=early * 1e6),
     ]
 
 
-async def _run(turns: int) -> Marks:
+async def _run(turns: int, *, awaited: bool = False) -> Marks:
     marks = Marks(process_time)
-    runner = agent(Script("count", turns, mark=marks), count)
+    script = Script("count", turns, mark=marks)
+
+    async def later(history: ConversationHistory, system_prompt: str) -> ModelTurn:
+        return script(history, system_prompt)
+
+    runner = agent(later if awaited else script, count)
     await runner.invoke("go", budget=budget(turns))
     return marks
 

@@ -52,8 +52,8 @@ class Script:
         return ModelTurn("done")
 
 
-def agent(script: Script, *tools: Any, durability: Path | Any = None) -> Agent:
-    """An agent that plays the script."""
+def agent(script: Callable[..., Any], *tools: Any, durability: Path | Any = None) -> Agent:
+    """An agent whose model plays the script."""
     llm = MockLLM(response_callback=script, tool_calling="native")
     return Agent(name="bench", description="measured", llm=llm, tools=tools, durability=durability)
 

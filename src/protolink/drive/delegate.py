@@ -14,6 +14,7 @@ from ..engine.state import Action, Frame
 from ..models.ids import new_id
 from ..models.turn import AGENT_CALL, Call
 from ..runtime import RunAction
+from ..runtime.fields import detached
 from .identity import duplicate, identified, is_repeat, repeat_key
 from .outcome import Brought, because
 from .ports import AgentPort, InvalidArguments
@@ -39,7 +40,7 @@ def prepare_delegation(
         return duplicate(action)
     made = RunAction(kind="agent.call", name=child.name, payload=body, capabilities=DELEGATE)
     if child.handles_itself:
-        return f.Prepared(action.id, identified(made, action), "peer", None, key)
+        return f.Prepared(action.id, identified(made, action), "handler", None, key)
     opens = action.opens or _opens(driver, frame, action, child, body)
     return f.Prepared(action.id, identified(made, action), "child", opens, key)
 
@@ -98,7 +99,7 @@ def _opens(driver: Driver, frame: Frame, action: Action, child: AgentPort, body:
     run_id = new_id("run")
     context = driver.context(frame).child(run_id=run_id, agent_name=child.name)
     context.session_id = new_id("session")
-    more: dict[str, Any] = {"run_id": run_id, "task_id": new_id("task"), "context": context.to_dict()}
+    more: dict[str, Any] = {"run_id": run_id, "task_id": new_id("task"), "context": detached(context.to_dict())}
     if body["action"] == "tool_call":
         proposal = Proposal(new_id("action"), Call("", body["tool"], body["args"]))
         return child.spec(run_id, call=proposal, **more)

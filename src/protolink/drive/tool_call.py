@@ -137,7 +137,7 @@ def invoke(driver: Driver, command: Invoke) -> Performed:
     frame = driver.run.frames[action.frame]
     assert action.prepared is not None
     agent = driver.agent(frame)
-    if action.route == "peer":
+    if action.route in ("peer", "handler"):
         return _delegated(driver, frame, action, agent.peers)
     tool = agent.tool(action.call.tool)
     if tool is None or tool.asks_user:

@@ -36,10 +36,11 @@ def admit(run: Run, wanted: Sequence[Command], now: float) -> Sequence[Command]:
             continue
         frame, price = cost
         total = _sum(spent, price)
-        verdict = _judge(run, frame, command, total, now, opened)
+        child = _child(run, command)
+        verdict = _judge(run, frame, command, total, now, child, opened)
         if verdict is None:
             spent = total
-            opened += _opens_child(command)
+            opened += child is not None
             busy.add(frame.id if frame else "")
             tools = tools or type(command) is Invoke
             admitted.append(command)
@@ -71,7 +72,7 @@ def _cost(run: Run, command: Command) -> tuple[Frame | None, Price] | None:
         return run.frames[command.frame], price  # type: ignore[union-attr]
     if kind is Invoke:
         action = run.actions[command.action]  # type: ignore[union-attr]
-        return run.frames[action.frame], NOTHING if action.route == "peer" else _TOOL
+        return run.frames[action.frame], NOTHING if action.route in ("peer", "handler") else _TOOL
     return _cost_of_fact(run, command.fact)  # type: ignore[union-attr]
 
 
@@ -88,14 +89,14 @@ def _cost_of_fact(run: Run, fact: f.Fact) -> tuple[Frame | None, Price] | None:
 
 
 def _judge(
-    run: Run, frame: Frame | None, command: Command, price: Price, now: float, opened: int
+    run: Run, frame: Frame | None, command: Command, price: Price, now: float, child: str | None, opened: int
 ) -> f.BudgetWarned | f.BudgetDenied | None:
     name = frame.id if frame else ""
     over = None
     if type(command) is Compose and frame is not None:
         over = _too_many_turns(run, frame, command, now)
-    elif type(command) is Stage and type(command.fact) is f.FrameOpened:
-        over = _too_many_children(run, command.fact, opened)
+    elif child is not None:
+        over = _too_many_children(run, child, opened)
     if over is not None:
         return f.BudgetDenied(name, over)
     ledger = run.ledger
@@ -127,12 +128,19 @@ def _too_many_turns(run: Run, frame: Frame, command: Compose, now: float) -> dic
     ).to_dict()
 
 
-def _opens_child(command: Command) -> bool:
-    return type(command) is Stage and type(command.fact) is f.FrameOpened and command.fact.spec is not None
+def _child(run: Run, command: Command) -> str | None:
+    """The path of the child that the command would start, if it would."""
+    if type(command) is Invoke:
+        action = run.actions[command.action]
+        if action.route == "handler" and action.prepared is not None:
+            return f"{run.frames[action.frame].spec.agent}/{action.prepared.name}".removeprefix("/")
+    elif type(command) is Stage and type(command.fact) is f.FrameOpened and command.fact.spec is not None:
+        return command.fact.spec.agent
+    return None
 
 
-def _too_many_children(run: Run, fact: f.FrameOpened, opened: int) -> dict[str, Any] | None:
-    found = _child_limit(run, fact.spec, opened) if fact.spec is not None else None
+def _too_many_children(run: Run, child: str, opened: int) -> dict[str, Any] | None:
+    found = _child_limit(run, child, opened)
     if found is None:
         return None
     name, limit, observed, message = found
@@ -141,22 +149,30 @@ def _too_many_children(run: Run, fact: f.FrameOpened, opened: int) -> dict[str, 
     ).to_dict()
 
 
-def _child_limit(run: Run, spec: f.Spec, opened: int) -> tuple[str, int, int, str] | None:
+def _child_limit(run: Run, child: str, opened: int) -> tuple[str, int, int, str] | None:
     """``opened``: children admitted in the same pass. Too many at once wait for others of their turn to end; when no
     other of it runs, nobody else will make room for certain, so the call fails at once (see ``admit``).
     """
     above = run.limits.get("above", 0)
-    depth = above + spec.agent.count("/") + 1
+    depth = above + child.count("/") + 1
     most, deepest, at_once = (run.limits.get(name) for name in ("max_children", "max_depth", "max_concurrency"))
     children = run.children + opened + 1
     if deepest is not None and depth > deepest:
         return "max_depth", deepest, depth, f"Subagent nesting depth exceeded: {depth} > {deepest}"
     if most is not None and children > most:
         return "max_children", most, children, f"Subagent count exceeded: {children} > {most}"
-    active = above + sum(frame.parent is not None and not run.waits(frame) for frame in run.open.values()) + opened + 1
+    active = above + sum(_active_children(run, frame) for frame in run.open.values()) + opened + 1
     if at_once is not None and active > at_once:
         return "max_concurrency", at_once, active, f"Too many subagents at once: {active} > {at_once}"
     return None
+
+
+def _active_children(run: Run, frame: Frame) -> int:
+    """How many children are at work by this frame: itself, if it is one, and those that it called with own handlers."""
+    handled = sum(
+        run.actions[key].route == "handler" and run.actions[key].state == "executing" for key in frame.actions
+    )
+    return handled + (frame.parent is not None and not run.waits(frame))
 
 
 def _running(run: Run, frame: Frame) -> bool:

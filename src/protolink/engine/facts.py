@@ -215,7 +215,8 @@ class ModelFailed:
 class Prepared:
     """The exact operation is known.
 
-    ``route``: tool, input, child or peer. ``opens`` is the child it would start, ``question`` the request it would put
+    ``route``: tool, input, child (a frame of this run), handler (a child that does its tasks itself) or peer (an agent
+    elsewhere). ``opens`` is the frame of the child it would start, ``question`` the request it would put
     to a person, ``key`` what the duplicate guard compares ("" for tools that it leaves alone).
     """
 

@@ -69,7 +69,9 @@ def tool_started(run: Run, fact: f.ToolStarted, at: float) -> bool:
     action = run.actions[fact.action]
     action.state, action.started_at = "executing", at
     run.frames[action.frame].recent.append(action.key)
-    if action.route != "peer":
+    if action.route == "handler":
+        run.ledger.children += 1
+    elif action.route != "peer":
         run.ledger.tool_calls += 1
     return True
 
