@@ -30,6 +30,7 @@ from protolink import (
     RunReportDifferenceKind,
     RunReportSection,
     RunReportTolerance,
+    Task,
     assert_run_matches,
     diff_run_reports,
     normalize_run_report,
@@ -155,6 +156,42 @@ def test_other_sources_are_refused(source: Any) -> None:
             use()
 
 
+@pytest.mark.claim("DIF-018", "DIF-053")
+@pytest.mark.parametrize(
+    "source",
+    [
+        {"foo": 1},
+        {"metadata": {}, "foo": 1},
+        RunEvent("custom").to_dict(),
+        Task.create_infer(prompt="go").to_dict(),
+        {"run_id": "r", "report": {}, "metadata": {}},
+        {5: 6},
+    ],
+    ids=["other", "metadata-and-other", "event", "task", "stored-record", "no-text"],
+)
+def test_mapping_that_is_another_record_is_no_empty_report(source: Any) -> None:
+    with pytest.raises(TypeError, match="no run report"):
+        normalize_run_report(source)
+    for compare in (diff_run_reports, assert_run_matches):
+        with pytest.raises(TypeError, match=r"the baseline .* list"):
+            compare(source, RunReport())
+        with pytest.raises(TypeError, match=r"the candidate .* list"):
+            compare(RunReport(), source)
+
+
+@pytest.mark.parametrize("source", ["events", 3, None, [3], {"events": 5}, {"context": []}])
+def test_side_that_is_no_report_is_named(source: Any) -> None:
+    with pytest.raises(TypeError, match="the baseline cannot be compared: "):
+        diff_run_reports(source, RunReport())
+    with pytest.raises(TypeError, match="the candidate cannot be compared: "):
+        diff_run_reports(RunReport(), source)
+
+
+@pytest.mark.parametrize("part", [{}, {"metadata": {"a": 1}}, {"events": []}, {"metrics": [], "later": 1}])
+def test_sections_of_a_serialized_report_may_be_absent(part: Any) -> None:
+    assert diff_run_reports(part, RunReport(metadata=part.get("metadata", {}))).matches
+
+
 @pytest.mark.claim("DIF-052", "DIF-053")
 def test_values_are_compared_as_json() -> None:
     reports = [
@@ -182,6 +219,19 @@ def test_comparing_executes_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 # ----------------------------------------------------------------------------------------------------- single places
+
+
+@pytest.mark.claim("DIF-001")
+def test_each_comparison_takes_a_config() -> None:
+    one, two = noted(1), noted(2)
+    elsewhere = RunReportDiffConfig(sections=["events"])
+    assert "metadata" in normalize_run_report(one)
+    assert "metadata" not in normalize_run_report(one, config=elsewhere)
+    assert not diff_run_reports(one, two).matches
+    assert diff_run_reports(one, two, config=elsewhere).matches
+    assert assert_run_matches(one, two, config=elsewhere).compared_sections == ("events",)
+    with pytest.raises(AssertionError):
+        assert_run_matches(one, two)
 
 
 @pytest.mark.claim("DIF-003", "DIF-058")

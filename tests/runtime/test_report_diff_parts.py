@@ -152,6 +152,16 @@ def test_config_refuses_other_types(rules: dict[str, Any]) -> None:
 # ------------------------------------------------------------------------------------------------------ differences
 
 
+@pytest.mark.claim("DIF-037")
+def test_difference_has_no_side_unless_one_is_given() -> None:
+    bare = RunReportDifference("metadata", "/metadata/a", "changed")
+    assert (bare.section, bare.path, bare.kind) == ("metadata", "/metadata/a", "changed")
+    assert (repr(bare.baseline), repr(bare.candidate)) == ("<missing>", "<missing>")
+    assert RunReportDifference("metadata", "/metadata/a", "changed", 1, 2) == dataclasses.replace(
+        bare, baseline=1, candidate=2
+    )
+
+
 @pytest.mark.claim("DIF-037", "DIF-039")
 def test_missing_side_is_no_none() -> None:
     difference = RunReportDifference("metadata", "/metadata/a", "added", candidate=None)

@@ -11,6 +11,10 @@ _ASSIGNMENT = re.compile(
     r"(?P<head>\s*(?:#\s*)?(?:export\s+|set\s+)?-{0,2}(?P<name>[A-Za-z_][\w.\-\[\]]*)[ \t]*=(?!=)[ \t]*)(?P<value>.*)",
     flags=re.DOTALL,
 )
+#: The same with blanks in the name.
+_LABELLED = re.compile(
+    r"(?P<head>\s*(?P<name>[A-Za-z]\w*(?:[ \t]+\w+){1,2})[ \t]*=(?!=)[ \t]*)(?P<value>.*)", flags=re.DOTALL
+)
 _IGNORED = re.compile(r"\s*(?:[#;].*|\[[^\]]*\]\s*)?")
 #: ``name = value`` with blanks or commas between the pairs; values in quotes may hold both.
 _SPACED = re.compile(
@@ -35,8 +39,8 @@ class Assignments:
 
     def whole(self, text: str) -> str | None:
         """One assignment to a sensitive name, whatever follows it belonging to its value; None for anything else."""
-        match = _ASSIGNMENT.fullmatch(text)
-        if match is None or not self._rules.sensitivity(match["name"]).masks_text(match["value"]):
+        match = _ASSIGNMENT.fullmatch(text) or _LABELLED.fullmatch(text)
+        if match is None or not self._rules.labelled(match["name"]).masks_text(match["value"]):
             return None
         return match["head"] + self._replacement if match["value"] else text
 

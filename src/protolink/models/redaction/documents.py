@@ -1,4 +1,7 @@
-"""JSON inside texts: a document, or one on each line. What only resembles it is searched for quoted pairs."""
+"""JSON inside texts: a document, one on each line, or documents among other words, as behind a label or in a fence.
+
+What only resembles JSON is searched for quoted pairs.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +17,14 @@ _QUOTED_PAIR = re.compile(
     r"""(?P<head>(["'])(?P<name>[^"'\n]{1,64})\2\s*[:=,]>?\s*b?(?P<quote>["']))(?P<value>(?:\\.|(?!(?P=quote)).)*)""",
     flags=re.DOTALL,
 )
+#: Where a document may begin among other words, or a document as JSON text.
+_OPENING = re.compile(r"""[{\[]\s*["'{\[]|"[{\[](?:\s|\\n)*[\\]["]""")
 _MAX_DIGITS = 4000
+#: How often a text is read in vain from somewhere within, and what counts as several times: reading a string up to the
+#: end of the text. The limit keeps the work linear.
+_MAX_TRIES = 100
+_STRING_TRIES = 10
+_BEGINNINGS = ("{", "[", '"', "'", "(")
 
 
 class Documents:
@@ -34,8 +44,26 @@ class Documents:
             found = self._lines(text.split("\n"), nesting)
         if found is not None:
             return found
-        searched = _QUOTED_PAIR.sub(self._pair, text)
+        searched = self.among(text, nesting)
         return None if searched == text else searched
+
+    def among(self, text: str, nesting: int) -> str:
+        """The text with the documents masked that stand among other words in it, or what resembles them."""
+        pieces: list[str] = []
+        done = at = tries = 0
+        while tries < _MAX_TRIES and (opening := _OPENING.search(text, at)):
+            start = opening.start()
+            try:
+                document, end = self._beginning(text, start, nesting)
+            except json.JSONDecodeError as error:
+                at, tries = start + 1, tries + (_STRING_TRIES if error.msg.startswith("Unterminated") else 1)
+                continue
+            pieces += text[done:start], document
+            done = at = end
+        pieces.append(text[done:])
+        if tries or text.lstrip().startswith(_BEGINNINGS):
+            pieces[::2] = [_QUOTED_PAIR.sub(self._pair, piece) for piece in pieces[::2]]
+        return "".join(pieces)
 
     def _lines(self, lines: list[str], nesting: int) -> str | None:
         try:
@@ -45,13 +73,21 @@ class Documents:
 
     def _document(self, text: str, nesting: int) -> str:
         """ValueError for what is no JSON. What is too deep to be read is not shown."""
+        bare = text.strip()
+        document, end = self._beginning(bare, 0, nesting)
+        if end < len(bare):
+            raise ValueError("there is more than a document")
+        return text if document == bare else document
+
+    def _beginning(self, text: str, start: int, nesting: int) -> tuple[str, int]:
+        """The document that begins at ``start``, masked, and where it ends."""
         repeats = _Repeats()
         try:
-            value = json.loads(text, object_pairs_hook=repeats, parse_int=_whole)
+            value, end = json.JSONDecoder(object_pairs_hook=repeats, parse_int=_whole).raw_decode(text, start)
             masked = self._inside(value, nesting + 1)
-            return text if masked == value and not repeats.found else _written(masked)
         except RecursionError:
-            return self._replacement
+            return self._replacement, len(text)
+        return text[start:end] if masked == value and not repeats.found else _written(masked), end
 
     def _pair(self, match: re.Match[str]) -> str:
         sensitive = match["value"] and self._rules.sensitivity(match["name"]).masks_text(match["value"])

@@ -6,7 +6,10 @@ import re
 
 from .keys import NONE, KeyRules
 
-_LINE = re.compile(r"(?P<name>[A-Za-z][\w.\-]*)(?P<colon>:(?!//)[ \t]*)(?P<value>[^\s].*?)?(?P<end>\r?)")
+#: The name may have blanks: ``API key: ...``.
+_LINE = re.compile(
+    r"(?P<name>[A-Za-z][\w.\-]*+(?: [\w.\-]++){0,2}+)(?P<colon> ?:(?!//)[ \t]*)(?P<value>[^\s].*?)?(?P<end>\r?)"
+)
 
 #: Truthy for a text that begins like a header.
 is_header = _LINE.match
@@ -29,7 +32,7 @@ class Headers:
         for place, line in enumerate(lines):
             match = _LINE.fullmatch(line)
             if match is not None:
-                sensitivity = self._rules.sensitivity(match["name"]) if len(match["name"]) <= 64 else NONE
+                sensitivity = self._rules.labelled(match["name"]) if len(match["name"]) <= 64 else NONE
                 hidden = bool(match["value"]) and sensitivity.masks_text(match["value"])
                 found.append(f"{match['name']}{match['colon']}{self._replacement}{match['end']}" if hidden else line)
             elif place and line[:1] in (" ", "\t"):

@@ -2,7 +2,8 @@
 
 Names are compared in one spelling: lower case words joined by underscores, whether they were written in camelCase, with
 hyphens, dots, spaces or brackets. How a name was recognised decides what it may mask: a name that somebody listed masks
-everything, a suffix spares what only counts, and a plural spares collections of counts too.
+everything, a suffix spares what only counts, a plural spares collections of counts too, and a name that often means
+something else masks texts only.
 """
 
 from __future__ import annotations
@@ -12,22 +13,31 @@ from collections.abc import Iterable
 from enum import IntEnum
 from typing import Any
 
-_SUFFIXES = (
-    "_access_key",
-    "_account_key",
-    "_api_key",
-    "_authorization",
-    "_cookie",
-    "_credential",
-    "_credentials",
-    "_passphrase",
-    "_passwd",
-    "_password",
-    "_private_key",
-    "_secret",
-    "_secret_key",
-    "_token",
+#: How names end under which secrets go, whatever is listed.
+_SUFFIXES = tuple(
+    f"_{ending}"
+    for ending in (
+        "access_key", "account_key", "api_key", "auth_code", "auth_key", "authorization", "authorization_header",
+        "client_assertion", "code_verifier", "conn_str", "connection_string", "cookie", "credential", "credentials",
+        "decryption_key", "dsn", "encryption_key", "hmac_key", "jwt", "master_key", "mfa_code", "otp", "otp_code",
+        "passcode", "passphrase", "passwd", "password", "private_key", "pwd", "recovery_code", "secret", "secret_key",
+        "session_key", "signing_key", "ssh_key", "subscription_key", "token", "totp",
+    )
+)  # fmt: skip
+
+#: The same in one word, such as ``pgpassword``. "token" and "pass" alone end ordinary words too.
+_JOINED = re.compile(
+    r".*(?:.(?:password|passwd|passphrase|passcode|pwd|secret|credential)"
+    r"|.(?:access|api|encryption|private|secret|signing)key|.connectionstring"
+    r"|(?:access|api|auth|bearer|refresh|security|session)token"
+    r"|(?:admin|database|db|email|ftp|imap|ldap|mail|mysql|pg|postgres|proxy|redis|root|smtp|ssh|user)pass)"
 )
+
+#: Words behind the name of a secret that is still there: ``password_hash``, ``SecretString``.
+_HELD = re.compile(r"_(?:b64|base64|confirm|confirmation|encrypted|hash|pem|plaintext|string|value)(?:_?\d+)?$")
+
+#: In the environment of a shell these are directories.
+_DIRECTORIES = frozenset({"PWD", "OLDPWD"})
 
 #: Words before "tokens" that make it a count of them.
 _COUNTERS = frozenset(
@@ -50,9 +60,10 @@ class Sensitivity(IntEnum):
     """How a name was recognised."""
 
     NONE = 0
-    PLURAL = 1
-    SUFFIX = 2
-    NAMED = 3
+    TEXT = 1
+    PLURAL = 2
+    SUFFIX = 3
+    NAMED = 4
 
     def masks(self, value: Any, mask: str) -> bool:
         """Whether a value under such a name is masked. Numbers, booleans and None are, under listed names only.
@@ -63,14 +74,18 @@ class Sensitivity(IntEnum):
             return True
         if self is Sensitivity.NONE or value is None or isinstance(value, (bool, int, float)):
             return False
+        if self is Sensitivity.TEXT:
+            return not isinstance(value, (dict, list)) and not _is_path(value, mask)
         return self is Sensitivity.SUFFIX or not _only_counts(value, mask)
 
     def masks_text(self, value: str) -> bool:
         """The same for a value that a text spells out: digits are a number there."""
+        if self is Sensitivity.TEXT:
+            return not value.startswith("/")
         return self > Sensitivity.PLURAL or (self is Sensitivity.PLURAL and not value.strip().isdecimal())
 
 
-NONE, PLURAL, SUFFIX, NAMED = Sensitivity
+NONE, TEXT, PLURAL, SUFFIX, NAMED = Sensitivity
 
 
 class KeyRules:
@@ -86,16 +101,19 @@ class KeyRules:
         """How the name is recognised."""
         name = spelled(key)
         if self._listed(name):
-            return NAMED
+            return TEXT if key in _DIRECTORIES else NAMED
         unnumbered = _NUMBERED.sub("", name)
-        if unnumbered != name and self._listed(unnumbered):
-            return SUFFIX
-        if unnumbered.endswith(_SUFFIXES):
-            return SUFFIX
+        if any(map(self._is_secret, {unnumbered, _HELD.sub("", name)})):
+            return TEXT if key in _DIRECTORIES else SUFFIX
         single = unnumbered.removesuffix("s")
-        if single != unnumbered and (self._listed(single) or single.endswith(_SUFFIXES)) and not _counts(unnumbered):
+        if single != unnumbered and self._is_secret(single) and not _counts(unnumbered):
             return PLURAL
-        return NONE
+        return TEXT if unnumbered == "bearer" or unnumbered.endswith("_bearer") else NONE
+
+    def labelled(self, label: str) -> Sensitivity:
+        """The same for what stands before a colon or an equals sign. Several words are prose unless listed."""
+        found = self.sensitivity(label)
+        return found if found is NAMED or len(label.split()) == 1 else NONE
 
     def in_address(self, key: str) -> Sensitivity:
         """The same for a parameter of an address or a connection string."""
@@ -103,6 +121,9 @@ class KeyRules:
         if name in _QUERY_NAMES or name.endswith("_signature"):
             return NAMED
         return self.sensitivity(key)
+
+    def _is_secret(self, name: str) -> bool:
+        return self._listed(name) or name.endswith(_SUFFIXES) or bool(_JOINED.fullmatch(name.replace("_", "")))
 
     def _listed(self, name: str) -> bool:
         return name in self._names or name.replace("_", "") in self._compact
@@ -117,6 +138,12 @@ def _counts(name: str) -> bool:
     """True for ``max_tokens`` and the like, whose values are readable whatever they are."""
     *before, last = name.split("_")
     return last == "tokens" and bool(before) and before[-1] in _COUNTERS
+
+
+def _is_path(value: Any, mask: str) -> bool:
+    """True for an absolute path, and still when it was redacted before: cut, or its beginning masked."""
+    text = value.decode(errors="replace") if isinstance(value, bytes) else value
+    return isinstance(text, str) and bool(mask) and text.startswith(("/", "...", mask))
 
 
 def _only_counts(value: Any, mask: str) -> bool:

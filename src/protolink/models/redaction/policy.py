@@ -16,27 +16,14 @@ else:
 
 DEFAULT_SENSITIVE_KEYS: frozenset[str] = frozenset(
     {
-        "access_key",
-        "account_key",
-        "api_key",
-        "apikey",
-        "authorization",
-        "client_secret",
-        "cookie",
-        "credential",
-        "credentials",
-        "data_base64",
-        "passphrase",
-        "passwd",
-        "password",
-        "private_key",
-        "proxy_authorization",
-        "secret",
-        "secret_key",
-        "set_cookie",
-        "token",
+        "access_key", "account_key", "api_key", "apikey", "auth_code", "auth_key", "authorization",
+        "authorization_header", "client_assertion", "client_secret", "code_verifier", "conn_str", "connection_string",
+        "cookie", "credential", "credentials", "data_base64", "decryption_key", "dsn", "encryption_key", "hmac_key",
+        "jwt", "master_key", "mfa_code", "otp", "otp_code", "passcode", "passphrase", "passwd", "password",
+        "private_key", "proxy_authorization", "pwd", "recovery_code", "secret", "secret_key", "session_key",
+        "set_cookie", "signing_key", "ssh_key", "subscription_key", "token", "totp",
     }
-)
+)  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)

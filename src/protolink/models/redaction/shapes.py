@@ -26,11 +26,11 @@ _PRIVATE_KEY = re.compile(
 _SCHEME = re.compile(r"\s*(?P<scheme>bearer|basic)\s+(?P<value>\S+)\s*", re.IGNORECASE)
 _TOKEN68 = re.compile(r"[A-Za-z0-9\-._~+/|:]+=*")
 #: A text may have a shape when it begins with one of these, or when there is "=", ":" or this in it. These signs are
-#: looked for in every text, inline where it matters; ``suspicious`` looks twice.
-BEGINNINGS = frozenset("{[\"'(Bb \t\r\n")
+#: looked for in every text, inline where it matters.
+BEGINNINGS = frozenset("{[\"'(`Bb \t\r\n")
 PRIVATE_KEY = "PRIVATE KEY"
 _DOCUMENT = frozenset("{[\"'(")
-_SCHEMES = ("bearer", "basic")
+_BEGINNING_WORDS = ("bearer", "basic", "```")
 _MAX_NESTING = 8
 
 
@@ -59,6 +59,8 @@ class Shapes:
         credentials = _SCHEME.fullmatch(text)
         if credentials is not None and _is_credentials(credentials):
             return text[: credentials.start("value")] + self._replacement + text[credentials.end("value") :]
+        if "{" in text or "[" in text:
+            text = self._documents.among(text, nesting)
         if "://" in text:
             text = self._addresses.masked(text)
         if "=" in text:
@@ -80,16 +82,25 @@ class Shapes:
 
 def suspicious(text: str) -> bool:
     """False when the text has none of the shapes for certain."""
-    if "=" in text:
-        return True
-    if ":" in text and ("\n" in text or "@" in text or (text[0].isalpha() and is_header(text))):
-        return True
-    return (text[:1] in BEGINNINGS and _is_beginning(text)) or PRIVATE_KEY in text
+    return (
+        "=" in text
+        or (":" in text and coloned(text))
+        or (text[:1] in BEGINNINGS and begun(text))
+        or PRIVATE_KEY in text
+    )
 
 
-def _is_beginning(text: str) -> bool:
+def coloned(text: str) -> bool:
+    """Whether a text with a colon in it may have a shape that needs one."""
+    if "{" in text or "[" in text or "\n" in text or "@" in text:
+        return True
+    return text[0].isalpha() and not text.startswith("//", text.index(":") + 1) and is_header(text) is not None
+
+
+def begun(text: str) -> bool:
+    """Whether a text that begins with one of ``BEGINNINGS`` may have a shape that does."""
     begins = text[:16].lstrip()
-    return begins[:1] in _DOCUMENT or begins.lower().startswith(_SCHEMES) or not begins
+    return begins[:1] in _DOCUMENT or begins.lower().startswith(_BEGINNING_WORDS) or not begins
 
 
 def _is_credentials(match: re.Match[str]) -> bool:

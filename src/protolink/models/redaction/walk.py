@@ -1,8 +1,8 @@
 """The way through a value: by recursion as far as values usually go, then by a loop, so that depth costs no stack.
 
-Scalars and plain texts, which are nearly everything, are copied without a call; ``benchmarks/redaction.py`` watches
-that. A loop alone was measured at one and a half times the recursion. What surrounds a value decides about it here: its
-key, the name beside it, the flag before it.
+Scalars and plain texts, which are nearly everything, are copied without a call: what ``shapes.suspicious`` looks for
+stands inline here, and ``benchmarks/redaction.py`` watches that. A loop alone was measured at one and a half times the
+recursion. What surrounds a value decides about it here: its key, the name beside it, the flag before it.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import Any, Protocol
 
 from .keys import NONE, KeyRules, Sensitivity, spelled
 from .opening import bytes_text, opened
-from .shapes import BEGINNINGS, PRIVATE_KEY, suspicious
+from .shapes import BEGINNINGS, PRIVATE_KEY, begun, coloned
 
 CYCLE = "[CYCLE]"
 TOO_DEEP = "[TOO DEEP]"
@@ -122,8 +122,13 @@ class Walk:
                     continue
             kind = type(item)
             if kind is str:
-                signs = "=" in item or ":" in item or item[:1] in BEGINNINGS or PRIVATE_KEY in item
-                copy[name] = self._texts.masked(item) if every or (signs and suspicious(item)) else item
+                shaped = (
+                    "=" in item
+                    or (":" in item and coloned(item))
+                    or (item[:1] in BEGINNINGS and begun(item))
+                    or PRIVATE_KEY in item
+                )
+                copy[name] = self._texts.masked(item) if shaped or every else item
             elif kind in _SCALARS:
                 copy[name] = item
             elif kind is dict or kind is list:
@@ -139,8 +144,13 @@ class Walk:
             if follows and follows.masks(item, self._replacement):
                 copy.append(self._replacement)
             elif kind is str:
-                signs = "=" in item or ":" in item or item[:1] in BEGINNINGS or PRIVATE_KEY in item
-                copy.append(self._item(item) if every or (signs and suspicious(item)) else item)
+                shaped = (
+                    "=" in item
+                    or (":" in item and coloned(item))
+                    or (item[:1] in BEGINNINGS and begun(item))
+                    or PRIVATE_KEY in item
+                )
+                copy.append(self._item(item) if shaped or every else item)
             elif kind in _SCALARS:
                 copy.append(item)
             elif kind is dict or kind is list:

@@ -1,7 +1,8 @@
 """Comparing recorded runs.
 
 ``config`` says how, ``normalise`` makes two reports comparable with what ``shapes`` knows of the records that ProtoLink
-writes, ``align`` finds what belongs together, ``compare`` tells what differs, ``format`` shows it.
+writes, ``align`` finds what belongs together, ``compare`` tells what differs, ``masking`` hides the secrets in it,
+``format`` shows it.
 """
 
 from __future__ import annotations

@@ -8,8 +8,8 @@ from typing import Any, NamedTuple
 from .align import Pair, align
 from .config import RunReportDiffConfig, RunReportSource
 from .difference import MISSING, RunReportDiff, RunReportDifference
-from .format import Way
 from .identity import Identity, Sequence, shown
+from .masking import Way
 from .normalise import TOO_DEEP, Projection, project
 from .pointer import matches, pointer
 
@@ -42,11 +42,13 @@ def diff_run_reports(
     """Everything that was added, removed or changed. Both sides are normalized first, each by itself.
 
     Events and the like are aligned by content, other lists compared by position. Ids of the runtime need not be equal,
-    but must relate the same records on both sides. TypeError for a source that is no report, or is nested too deep.
+    but must relate the same records on both sides. TypeError for a source that is no report, or is nested too deep; it
+    names the side.
     """
     rules = config or RunReportDiffConfig()
     try:
-        found = _Comparison(rules, project(baseline, rules), project(candidate, rules)).differences()
+        left, right = _side("baseline", baseline, rules), _side("candidate", candidate, rules)
+        found = _Comparison(rules, left, right).differences()
     except RecursionError:
         raise TypeError(TOO_DEEP) from None
     return RunReportDiff(tuple(found), rules.sections, rules.ignore_paths)
@@ -60,6 +62,15 @@ def assert_run_matches(
     if not found.matches:
         raise AssertionError(found.format())
     return found
+
+
+def _side(name: str, source: RunReportSource, rules: RunReportDiffConfig) -> Projection:
+    try:
+        return project(source, rules)
+    except RecursionError:
+        raise TypeError(f"the {name} cannot be compared: {TOO_DEEP}") from None
+    except TypeError as error:
+        raise TypeError(f"the {name} cannot be compared: {error}") from error
 
 
 class _Comparison:
@@ -122,14 +133,14 @@ class _Comparison:
 
     def _compare(self, left: Any, right: Any, place: _Place) -> Found:
         if left is MISSING or right is MISSING:
-            return [] if left is right else [_difference(place, left, right)]
+            return [] if left is right else [self._difference(place, left, right)]
         if isinstance(left, dict) and isinstance(right, dict):
             return self._mappings(left, right, place)
         if isinstance(left, Sequence) and isinstance(right, Sequence):
             return self._sequences(left, right, place)
         if isinstance(left, list) and isinstance(right, list):
             return self._lists(left, right, place)
-        return [] if self._equal(left, right, place.path) else [_difference(place, left, right)]
+        return [] if self._equal(left, right, place.path) else [self._difference(place, left, right)]
 
     def _mappings(self, left: dict[str, Any], right: dict[str, Any], place: _Place) -> Found:
         suspects = [key for key, value in left.items() if not _surely_equal(value, right.get(key, MISSING))]
@@ -157,6 +168,12 @@ class _Comparison:
                     found[number] = self._pairs([pair], left, right, place)
         return [difference for number in range(len(pairs)) for difference in found[number]]
 
+    def _difference(self, place: _Place, left: Any, right: Any) -> RunReportDifference:
+        kind: Any = "added" if left is MISSING else "removed" if right is MISSING else "changed"
+        section: Any = place.path[0]
+        ways = ((None, section), *self._left.whole(place.left)), ((None, section), *self._right.whole(place.right))
+        return RunReportDifference(section, pointer(place.path), kind, shown(left), shown(right), ways=ways)
+
     def _equal(self, left: Any, right: Any, path: Path) -> bool:
         if isinstance(left, Identity) and isinstance(right, Identity):
             return self._corresponds(left, right)
@@ -177,10 +194,3 @@ def _surely_equal(left: Any, right: Any) -> bool:
 def _is_number(value: Any) -> bool:
     """Booleans are none, though Python counts them among the integers."""
     return isinstance(value, (int, float)) and not isinstance(value, bool)
-
-
-def _difference(place: _Place, left: Any, right: Any) -> RunReportDifference:
-    kind: Any = "added" if left is MISSING else "removed" if right is MISSING else "changed"
-    section: Any = place.path[0]
-    ways = ((None, section), *place.left), ((None, section), *place.right)
-    return RunReportDifference(section, pointer(place.path), kind, shown(left), shown(right), ways=ways)

@@ -11,7 +11,8 @@ from protolink.models import DEFAULT_REDACTION_POLICY
 
 from ...models.value import dataclass
 from .config import ALL_RUN_REPORT_SECTIONS, RunReportSection
-from .format import Way, masked, render
+from .format import render
+from .masking import DifferenceMask, Way
 
 if TYPE_CHECKING:
     from protolink.models import RedactionPolicy
@@ -79,15 +80,14 @@ class RunReportDiff:
 
     def to_dict(self, *, redaction_policy: RedactionPolicy | None = None) -> dict[str, Any]:
         """Summary and differences; values are masked only when a redaction policy is given."""
+        masked = DifferenceMask(redaction_policy)
         return {
             "matches": self.matches,
             "difference_count": len(self.differences),
             "changed_sections": list(self.changed_sections),
             "compared_sections": list(self.compared_sections),
             "ignored_paths": list(self.ignored_paths),
-            "differences": [
-                masked(difference.to_dict(), difference.ways, redaction_policy) for difference in self.differences
-            ],
+            "differences": [masked(difference.to_dict(), difference.ways) for difference in self.differences],
         }
 
     def format(
@@ -99,6 +99,6 @@ class RunReportDiff:
         """
         if max_differences < 0:
             raise ValueError("max_differences must not be negative")
-        first = self.differences[:max_differences]
-        shown = [masked(found.to_dict(), found.ways, redaction_policy) for found in first]
+        masked = DifferenceMask(redaction_policy)
+        shown = [masked(found.to_dict(), found.ways) for found in self.differences[:max_differences]]
         return render(shown, len(self.differences), self.changed_sections, self.compared_sections)

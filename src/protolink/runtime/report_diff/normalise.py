@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import field
-from typing import Any
+from typing import Any, NamedTuple
 
 from protolink.models.json import encode, is_plain, loads
 
@@ -13,6 +13,7 @@ from ..report import RunReport
 from ..report_source import report_of
 from .config import RunReportDiffConfig, RunReportSource
 from .identity import Identities, Identity, Sequence, shown
+from .masking import Way
 from .pointer import Place, places
 from .shapes import RECORDS, SEQUENCES
 
@@ -20,13 +21,35 @@ TOO_DEEP = "this report is nested too deep to be compared, or holds itself"
 _MADE = ("event_id", "timestamp")
 
 
+class Thinned(NamedTuple):
+    """A container that has lost members. ``before``: a copy with all of them; ``places``: in it, of a list's rest."""
+
+    container: Any
+    before: Any
+    places: list[int]
+
+
 @dataclass(slots=True)
 class Projection:
-    """``spans``: for every record of a sequence-like section, which of the identities met lie in it."""
+    """``spans``: for every record of a sequence-like section, which of the identities met lie in it.
+
+    ``thinned``: the containers, by their id(), that lost what is ignored.
+    """
 
     sections: dict[str, Any]
+    thinned: dict[int, Thinned] = field(default_factory=dict)
     ids: Identities = field(default_factory=Identities)
     spans: dict[str, list[slice]] = field(default_factory=dict)
+
+    def whole(self, way: Way) -> Way:
+        """The way in the original: what is ignored is not compared, but may tell that a value is a secret."""
+        return tuple(self._whole(container, key) for container, key in way) if self.thinned else way
+
+    def _whole(self, container: Any, key: Any) -> tuple[Any, Any]:
+        found = self.thinned.get(id(container))
+        if found is None:
+            return container, key
+        return found.before, found.places[key] if isinstance(key, int) and key < len(found.places) else key
 
     def within(self, section: str, position: int | None) -> list[Identity]:
         """The identities in one record, in the order of its shape."""
@@ -51,9 +74,9 @@ def project(source: RunReportSource, config: RunReportDiffConfig) -> Projection:
     data = _sections(source, config)
     if config.ignore_paths or config.tolerances:
         data = loads(encode(data))
-    _drop(data, [place for pattern in config.ignored for place in places(data, pattern)])
+    thinned = _drop([place for pattern in config.ignored for place in places(data, pattern)])
     kept = [place for rule in config.tolerances for place in places(data, rule.segments) if _is_number(place.value)]
-    projection = Projection(data)
+    projection = Projection(data, thinned)
     for section in config.sections:
         _normalise(projection, section, volatile=config.normalize_volatile)
     for place in kept:
@@ -77,12 +100,19 @@ def _normalise(projection: Projection, section: str, *, volatile: bool) -> None:
         projection.sections[section] = RECORDS[section](ids, found)
 
 
-def _drop(data: dict[str, Any], ignored: Iterable[Place]) -> None:
+def _drop(ignored: Iterable[Place]) -> dict[int, Thinned]:
     """Remove every ignored place. The last of a list goes first, so that the indexes of the others stay."""
+    thinned: dict[int, Thinned] = {}
     found = {(id(place.container), place.key): place for place in ignored}
     last_first = sorted(found.values(), key=lambda place: place.key if isinstance(place.key, int) else 0, reverse=True)
     for place in last_first:
-        del place.container[place.key]
+        container, me = place.container, id(place.container)
+        if me not in thinned:
+            thinned[me] = Thinned(container, container.copy(), list(range(len(container))))
+        del container[place.key]
+        if isinstance(container, list):
+            del thinned[me].places[place.key]
+    return thinned
 
 
 def _is_number(value: Any) -> bool:
