@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from protolink import ToolFailedError, UncertainExecutionError
+from protolink import TaskExecutionError, ToolFailedError, UncertainExecutionError
 from protolink.errors import DurableExecutionError
 from protolink.runtime import RunContext
 from protolink.tools import Tool
@@ -154,6 +154,20 @@ async def test_a_result_over_the_limit_names_size_limit_and_tool(direct: Any) ->
     error = await uncertain(direct, agent)
     for word in ("102", "50", "much"):
         assert word in str(error)
+
+
+@pytest.mark.parametrize(("result", "code"), [(object(), "result_not_json"), ("x" * 100, "result_too_large")])
+async def test_what_only_read_is_a_failure_when_its_result_cannot_be_stored(
+    direct: Any, states_of: Any, result: Any, code: str
+) -> None:
+    tool = Tool.from_callable(lambda: result, name="look", description="Look.", read_only=True)
+    agent = direct.agent([tool], ("look", {}), max_result_bytes=50)
+    with pytest.raises(TaskExecutionError) as caught:
+        await direct.begin(agent)
+    assert not isinstance(caught.value, UncertainExecutionError)
+    stored = agent.durability.get("run-1")
+    assert (stored.status, states_of(stored)) == ("failed", ["failed"])
+    assert code in str(stored.data)
 
 
 async def test_a_tool_that_knows_that_nothing_changed_fails_and_is_not_uncertain(scene: Any, states_of: Any) -> None:

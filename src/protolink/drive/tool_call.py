@@ -218,14 +218,14 @@ def returned(driver: Driver, action: Action, result: Any) -> Brought:
     """The receipt. A durable one is JSON, the same on the first execution and whenever it is read again."""
     if not driver.run.durable:
         return f.ToolReturned(action.id, result)
+    lost = f.ToolFailed if action.read_only else f.EffectUnknown  # what only read has changed nothing
     try:
         stored, size = detached(result)
     except Exception as error:  # the result's own to_dict() may raise anything
-        text = f"the result cannot be stored: {driver.told(error)}"
-        return because(error, f.EffectUnknown(action.id, "result_not_json", text))
+        return because(error, lost(action.id, "result_not_json", f"the result cannot be stored: {driver.told(error)}"))
     if size > driver.max_result_bytes:
         text = f"the result of '{action.call.tool}' has {size} bytes; at most {driver.max_result_bytes} are stored"
-        return f.EffectUnknown(action.id, "result_too_large", text)
+        return lost(action.id, "result_too_large", text)
     return f.ToolReturned(action.id, stored)
 
 
