@@ -86,3 +86,21 @@ def test_unknown_event_type_is_refused(kind: object) -> None:
 def test_members_of_newer_peers_are_left_out() -> None:
     record = {**TaskProgressEvent("t", 3).to_dict(), "novel": 1}
     assert TaskProgressEvent.from_dict(record).progress == 3
+
+
+@pytest.mark.parametrize("event", EVENTS, ids=TYPES)
+def test_members_are_what_is_written_without_copies(event: TaskEvent) -> None:
+    assert event.members() == event.to_dict()
+    assert list(event.members()) == list(event.to_dict())
+    assert event.members()["metadata"] is event.metadata
+
+
+def test_an_artifact_among_the_members_is_a_copy() -> None:
+    event = TaskArtifactUpdateEvent("t", Artifact(metadata={"a": {"b": 1}}))
+    event.members()["artifact"]["metadata"]["a"]["b"] = 2
+    assert event.artifact.metadata == {"a": {"b": 1}}
+
+
+def test_an_artifact_that_is_a_record_already_is_written() -> None:
+    event = TaskArtifactUpdateEvent("t", {"id": "art_1"})  # type: ignore[arg-type]
+    assert event.to_dict()["artifact"] == {"id": "art_1"}

@@ -198,6 +198,7 @@ MAPPING: list[tuple[str, dict[str, Any], str, str]] = [
     ("approval_required", {"request": {"action": ACTION}}, "approval.required", "Approval required: write"),
     ("approval_decision", {"decision": {"approved": True}}, "approval.decided", "Approval granted"),
     ("approval_decision", {"decision": {"approved": False}}, "approval.decided", "Approval denied"),
+    ("action_approved", {"action": ACTION}, "action.approved", "Action approved: write"),
     ("action_denied", {"action": ACTION, "message": "No."}, "action.denied", "No."),
     ("tool_start", {"tool": "write"}, "action.started", "Action started: write"),
     ("agent_call_start", {"agent": "worker", "action": "infer"}, "action.started", "Action started: worker"),

@@ -34,13 +34,14 @@ class EventWindow:
 
     def add(self, event: RunEvent) -> None:
         """Take the next event; it is numbered already, by ``last + 1``."""
-        self.last += 1
-        self._events[self.last] = event
+        self.last = last = self.last + 1
+        self._events[last] = event
         if self.size is not None and len(self._events) > self.size:
-            gone = self._events.pop(self.last - self.size)
+            gone = self._events.pop(last - self.size)
             if not is_fragment(gone):
                 self._left.append(gone)
-        self._tell()
+        if self._waiting:
+            self._tell()
 
     def end(self) -> None:
         """Nothing more will come."""
@@ -60,6 +61,7 @@ class EventWindow:
         StreamGapError when an event that is wanted next has left the window.
         """
         position = self.first - 1 if after is None else max(0, after)
+        loop = asyncio.get_running_loop()
         while True:
             while position < self.last:
                 event = self._events.get(position + 1)
@@ -69,17 +71,15 @@ class EventWindow:
                 yield event
             if self.ended:
                 return
-            change = asyncio.get_running_loop().create_future()
+            change = loop.create_future()
             self._waiting.append(change)
             await change
 
     def _tell(self) -> None:
-        if not self._waiting:
-            return
-        waiting, self._waiting = self._waiting, []
-        for change in waiting:
+        for change in self._waiting:
             if not change.done():  # a reader that was canceled
                 change.set_result(None)
+        self._waiting.clear()
 
 
 def is_fragment(event: RunEvent) -> bool:

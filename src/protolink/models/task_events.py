@@ -8,9 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import MISSING, field, fields
-from operator import attrgetter
 from types import NoneType
-from typing import Any, ClassVar, TypeGuard
+from typing import Any, ClassVar
 
 from .artifact import Artifact
 from .ids import new_uuid, utc_now
@@ -42,6 +41,19 @@ class TaskStatusUpdateEvent:
         """Read ``to_dict()`` back. ValueError names what is missing or malformed."""
         return cls(**_read(cls, data))
 
+    def members(self) -> dict[str, Any]:
+        """What ``to_dict`` writes, with the event's own containers in place of copies. They have to be JSON already."""
+        return {
+            "type": self.type,
+            "event_id": self.event_id,
+            "task_id": self.task_id,
+            "timestamp": self.timestamp,
+            "previous_state": self.previous_state,
+            "new_state": self.new_state,
+            "final": self.final,
+            "metadata": self.metadata,
+        }
+
 
 @dataclass(slots=True)
 class TaskArtifactUpdateEvent:
@@ -63,6 +75,17 @@ class TaskArtifactUpdateEvent:
     def from_dict(cls, data: Mapping[str, Any]) -> TaskArtifactUpdateEvent:
         """Read ``to_dict()`` back. ValueError names what is missing or malformed."""
         return cls(**_read(cls, data))
+
+    def members(self) -> dict[str, Any]:
+        """What ``to_dict`` writes, with the event's own containers in place of copies. They have to be JSON already."""
+        return {
+            "type": self.type,
+            "event_id": self.event_id,
+            "task_id": self.task_id,
+            "timestamp": self.timestamp,
+            "artifact": self.artifact.to_dict() if type(self.artifact) is Artifact else self.artifact,
+            "metadata": self.metadata,
+        }
 
 
 @dataclass(slots=True)
@@ -87,6 +110,18 @@ class TaskProgressEvent:
         """Read ``to_dict()`` back. ValueError names what is missing or malformed."""
         return cls(**_read(cls, data))
 
+    def members(self) -> dict[str, Any]:
+        """What ``to_dict`` writes, with the event's own containers in place of copies. They have to be JSON already."""
+        return {
+            "type": self.type,
+            "event_id": self.event_id,
+            "task_id": self.task_id,
+            "timestamp": self.timestamp,
+            "progress": self.progress,
+            "message": self.message,
+            "metadata": self.metadata,
+        }
+
 
 @dataclass(slots=True)
 class TaskErrorEvent:
@@ -110,6 +145,19 @@ class TaskErrorEvent:
     def from_dict(cls, data: Mapping[str, Any]) -> TaskErrorEvent:
         """Read ``to_dict()`` back. ValueError names what is missing or malformed."""
         return cls(**_read(cls, data))
+
+    def members(self) -> dict[str, Any]:
+        """What ``to_dict`` writes, with the event's own containers in place of copies. They have to be JSON already."""
+        return {
+            "type": self.type,
+            "event_id": self.event_id,
+            "task_id": self.task_id,
+            "timestamp": self.timestamp,
+            "error_code": self.error_code,
+            "error_message": self.error_message,
+            "recoverable": self.recoverable,
+            "metadata": self.metadata,
+        }
 
 
 @dataclass(slots=True)
@@ -137,6 +185,21 @@ class TaskLLMStreamEvent:
         """Read ``to_dict()`` back. ValueError names what is missing or malformed."""
         return cls(**_read(cls, data))
 
+    def members(self) -> dict[str, Any]:
+        """What ``to_dict`` writes, with the event's own containers in place of copies. They have to be JSON already."""
+        return {
+            "type": self.type,
+            "event_id": self.event_id,
+            "task_id": self.task_id,
+            "timestamp": self.timestamp,
+            "agent_name": self.agent_name,
+            "llm_event_type": self.llm_event_type,
+            "step": self.step,
+            "content": self.content,
+            "final": self.final,
+            "metadata": self.metadata,
+        }
+
 
 TaskEvent = TaskStatusUpdateEvent | TaskArtifactUpdateEvent | TaskProgressEvent | TaskErrorEvent | TaskLLMStreamEvent
 
@@ -148,16 +211,9 @@ _CLASSES: tuple[type[TaskEvent], ...] = (
     TaskLLMStreamEvent,
 )
 _BY_TYPE: dict[str, type[TaskEvent]] = {cls.type: cls for cls in _CLASSES}
+TASK_EVENTS = frozenset(_CLASSES)
 
 _SCALARS = frozenset((str, int, bool, NoneType))
-
-#: The members of each class as they are written: what all have comes first.
-_COMMON = ("event_id", "task_id", "timestamp")
-_WRITTEN: dict[str, tuple[str, ...]] = {
-    cls.type: (*_COMMON, *(item.name for item in fields(cls) if item.name not in _COMMON)) for cls in _CLASSES
-}
-
-_READ = {kind: (names, attrgetter(*names)) for kind, names in _WRITTEN.items()}
 
 _SHAPES: dict[str, tuple[type, ...]] = {
     "task_id": (str,),
@@ -187,26 +243,8 @@ def task_event_from_dict(data: Mapping[str, Any]) -> TaskEvent:
     return _BY_TYPE[kind].from_dict(found)
 
 
-def members_of(event: TaskEvent) -> dict[str, Any]:
-    """What ``to_dict`` writes, with the event's own containers in place of copies. They have to be JSON already."""
-    names, read = _READ[event.type]
-    record = dict(zip(names, read(event), strict=True))
-    record["type"] = event.type
-    if type(event) is TaskArtifactUpdateEvent:
-        record["artifact"] = event.artifact.to_dict()
-    return record
-
-
-def is_task_event(event: Any) -> TypeGuard[TaskEvent]:
-    return type(event) in _CLASSES
-
-
 def _write(event: TaskEvent) -> dict[str, Any]:
-    record = {"type": event.type}
-    for name in _WRITTEN[event.type]:
-        value = getattr(event, name)
-        record[name] = value if type(value) in _SCALARS else plain(value)
-    return record
+    return {name: value if type(value) in _SCALARS else plain(value) for name, value in event.members().items()}
 
 
 def _read(cls: type[TaskEvent], data: Mapping[str, Any]) -> dict[str, Any]:

@@ -10,10 +10,17 @@ from .fields import members, text_in, whole
 Details = Mapping[str, Any]
 
 
-def summary_of(kind: str, type_: str, details: Details) -> str:
-    """A line to show. ``kind``, the name of the raw type, when there is nothing better."""
-    line = _LINES.get(type_)
-    return kind if line is None else line(kind, details)
+#: Makes a line to show of the name of the raw type and the facts of the event.
+Line = Callable[[str, Details], str]
+
+
+def line_of(kind: str, type_: str) -> Line:
+    """How the lines of a raw type are made, or else those of its stable type; the name of the raw type says least."""
+    return _LINES.get(kind) or _LINES.get(type_, _kind)
+
+
+def _kind(kind: str, details: Details) -> str:
+    return kind
 
 
 def _status(kind: str, details: Details) -> str:
@@ -62,8 +69,8 @@ def _budget(kind: str, details: Details) -> str:
     return text_in(members(details.get("decision")), "message") or kind
 
 
-def _stream(kind: str, details: Details) -> str:
-    content = text_in(details, "content") if kind == "llm_final" else None
+def _final(kind: str, details: Details) -> str:
+    content = text_in(details, "content")
     return kind if content is None else f"{kind}: {content}"
 
 
@@ -91,7 +98,7 @@ def _failed(kind: str, details: Details) -> str:
     return text_in(details, "message") or text_in(members(details.get("error")), "message") or kind
 
 
-_LINES: dict[str, Callable[[str, Details], str]] = {
+_LINES: dict[str, Line] = {
     "task.status": _status,
     "task.artifact": _artifact,
     "task.progress": _progress,
@@ -99,10 +106,11 @@ _LINES: dict[str, Callable[[str, Details], str]] = {
     "context.prepared": _context,
     "llm.call.started": _call_started,
     "llm.call.completed": _call_completed,
-    "llm.stream": _stream,
+    "llm_final": _final,
     "budget.warning": _budget,
     "budget.exceeded": _budget,
     "action.requested": lambda kind, details: f"Action requested: {_name(details)}",
+    "action.approved": lambda kind, details: f"Action approved: {_name(details)}",
     "action.started": lambda kind, details: f"Action started: {_name(details)}",
     "action.completed": lambda kind, details: f"Action completed: {_name(details)}",
     "action.policy": _policy,

@@ -1,10 +1,8 @@
 """What an observer sees of a run, in one shape.
 
 Streams carry task events (``models.task_events``) for compatibility with transports. ``RunEvent.from_task_event`` turns
-each of them into the one envelope that applications read. The tables below are the whole mapping: raw type -> stable
-type and severity. Everything that is not listed becomes ``llm.stream``, so that nothing is lost.
-
-The full raw event is the payload; the members in ``PROMOTED`` are lifted from its metadata to the top beside it.
+each of them into the one envelope that applications read; ``event_kinds`` has the mapping. The full raw event is the
+payload, and some of its metadata is lifted to the top beside it.
 """
 
 from __future__ import annotations
@@ -16,59 +14,18 @@ from typing import TYPE_CHECKING, Any
 
 from protolink.models.ids import new_uuid, utc_now
 from protolink.models.shape import mapping, optional_text, required_text, table
-from protolink.models.task_events import is_task_event, members_of
+from protolink.models.task_events import TASK_EVENTS
 
 from ..models.value import dataclass
-from .context import CONTEXT_KEY, RunContext
-from .event_summary import summary_of
-from .fields import flag, members, number, text_in, text_or, whole
+from .context import RunContext
+from .event_kinds import KINDS, OTHER
+from .event_reading import PROMOTED, RELATED, details_of, last_agent, relate, stored_scope, tidy
+from .fields import flag, members, number, text_or, whole
 
 if TYPE_CHECKING:
     from protolink.models import RedactionPolicy
 
 EVENT_VERSION = "1.0"
-
-RELATIONS = ("action_id", "parent_action_id", "span_id", "parent_span_id", "delegation_id")
-PROMOTED = ("manifest", "action", "request", "decision", *RELATIONS)
-_TOLD = frozenset((*PROMOTED, "artifact"))
-
-TASK_TYPES = {
-    "task_status_update": ("task.status", "info"),
-    "task_artifact_update": ("task.artifact", "info"),
-    "task_progress": ("task.progress", "info"),
-    "task_error": ("task.error", "error"),
-}
-
-LLM_TYPES = {
-    "context_prepared": ("context.prepared", "info"),
-    "llm_call_started": ("llm.call.started", "info"),
-    "llm_call_completed": ("llm.call.completed", "info"),
-    "llm_parse_error": ("llm.stream", "warning"),
-    "llm_retry": ("llm.stream", "warning"),
-    "llm_error": ("llm.stream", "error"),
-    "action_requested": ("action.requested", "info"),
-    "policy_decision": ("action.policy", "info"),
-    "approval_required": ("approval.required", "warning"),
-    "approval_decision": ("approval.decided", "info"),
-    "action_approved": ("action.approved", "info"),
-    "action_denied": ("action.denied", "error"),
-    "tool_start": ("action.started", "info"),
-    "agent_call_start": ("action.started", "info"),
-    "tool_result": ("action.completed", "info"),
-    "agent_call_result": ("action.completed", "info"),
-    "tool_rejected": ("action.rejected", "warning"),
-    "agent_call_rejected": ("action.rejected", "warning"),
-    "tool_error": ("action.failed", "error"),
-    "agent_call_error": ("action.failed", "error"),
-    "tool_canceled": ("action.canceled", "info"),
-    "agent_call_canceled": ("action.canceled", "info"),
-    "budget_warning": ("budget.warning", "warning"),
-    "budget_exceeded": ("budget.exceeded", "error"),
-}
-
-_TYPES = TASK_TYPES | LLM_TYPES
-
-DELEGATION = "agent.call"
 
 
 @dataclass(slots=True)
@@ -141,48 +98,64 @@ class RunEvent:
         """The envelope of a task event, given as object or mapping.
 
         Native events, which are RunEvents already, are copied and get what they leave open. The run is the one that
-        the event names, else the context's, else that of a task serialized inside the event. ``own``: the event is
-        JSON already and this envelope's alone, so it is not copied. TypeError for anything that is neither mapping nor
-        has ``to_dict()``.
+        the event names, else the context's, else that of a task serialized inside the event. ``own``: a task event is
+        the engine's, made for this envelope alone; it is well formed and JSON already, and not copied. TypeError for
+        anything that is neither mapping nor has ``to_dict()``.
         """
-        native = _native(event)
-        if native is not None:
-            return _completed(native, context, sequence)
-        raw = members_of(event) if own and is_task_event(event) else _raw(event)
-        source_type = str(raw.get("type") or "unknown")
-        details = _details(raw)
-        kind = text_in(raw, "llm_event_type") or source_type
-        type_, severity = _TYPES.get(kind) or ("llm.stream", "info")
-        ids: dict[str, str] = {}
-        if not _TOLD.isdisjoint(details):  # most events tell nothing of an action
-            ids = _relations(kind, type_, details)
-            for key in PROMOTED:
-                told = details.get(key)
-                if told is not None:
-                    raw[key] = told
-            raw |= ids
-        run_id, task_id, agent_name = _whose(raw, details, context)
-        return cls(  # by place: names would cost as much as the rest of the call
+        # Every event of a run comes through here: what costs a call or a copy for each stands in line, or is left to
+        # events that need it.
+        ours = own and type(event) in TASK_EVENTS
+        if ours:
+            source_type, raw = event.type, event.members()
+            told = raw
+        else:
+            native = _native(event)
+            if native is not None:
+                return _completed(native, context, sequence)
+            raw = _raw(event)
+            source_type, told = str(raw.get("type") or "unknown"), tidy(raw)
+        kind = told.get("llm_event_type") or source_type
+        type_, severity, line, acts, inside = KINDS.get(kind, OTHER)
+        added = members(raw.get("metadata"))
+        details = added if ours and inside else tidy(details_of(raw, added))
+        for key in added:
+            if key in PROMOTED and details.get(key) is not None:
+                raw[key] = details[key]
+        run_id, task_id = details.get("run_id"), told.get("task_id")
+        agent_name, step = told.get("agent_name"), told.get("step")
+        if agent_name is None:
+            agent_name = details.get("agent_name")
+        if context is not None:
+            run_id, agent_name = run_id or context.run_id, agent_name or last_agent(context.agent_chain)
+        if context is None or not (run_id and task_id):
+            stored_run, stored_task, stored_agent = stored_scope(details)
+            run_id, task_id = run_id or stored_run, task_id or stored_task
+            if context is None:
+                agent_name = agent_name or stored_agent
+        found = cls(  # by place: names would cost as much as the rest of the call
             type_,
             run_id,
             task_id,
             agent_name,
             sequence,
-            whole(details.get("step")),
-            ids.get("span_id"),
-            ids.get("parent_span_id"),
-            ids.get("action_id"),
-            ids.get("parent_action_id"),
-            ids.get("delegation_id"),
+            whole(details.get("step") if step is None else step),
+            None,
+            None,
+            None,
+            None,
+            None,
             severity,
-            summary_of(kind, type_, details),
+            line(kind, details),
             raw,
             raw.get("final") is True,
             {"source_type": source_type},
-            text_in(raw, "event_id") or new_uuid(),
+            told.get("event_id") or new_uuid(),
             EVENT_VERSION,
-            text_in(raw, "timestamp") or utc_now(),
+            told.get("timestamp") or utc_now(),
         )
+        if not RELATED.isdisjoint(details):  # most events belong to no action
+            relate(found, details, kind, acts)
+        return found
 
 
 def _native(event: Any) -> RunEvent | None:
@@ -209,65 +182,3 @@ def _raw(event: Any) -> dict[str, Any]:
     if not callable(serialize):
         raise TypeError(f"a task event must be a mapping or have to_dict(), not {type(event).__name__}")
     return dict(mapping(serialize(), "task event"))
-
-
-def _details(raw: Mapping[str, Any]) -> Mapping[str, Any]:
-    """The facts of an event on one level: its own members first, then what its metadata adds."""
-    added = members(raw.get("metadata"))
-    if not added:
-        return raw
-    details = {**added, **raw}
-    del details["metadata"]
-    for key in added.keys() & raw.keys():  # seldom any
-        if key == "metadata" or raw[key] is None:
-            details[key] = added[key]
-    return details
-
-
-def _whose(
-    raw: Mapping[str, Any], details: Mapping[str, Any], context: RunContext | None
-) -> tuple[str | None, str | None, str | None]:
-    """Run, task and agent of an event."""
-    run_id, task_id, agent_name = text_in(details, "run_id"), text_in(raw, "task_id"), text_in(details, "agent_name")
-    if context is not None:
-        run_id, agent_name = run_id or context.run_id, agent_name or _last(context.agent_chain)
-        if run_id and task_id:
-            return run_id, task_id, agent_name
-    task = members(details.get("task"))
-    stored = members(task.get("metadata"))
-    inner = members(stored.get(CONTEXT_KEY))
-    run_id = run_id or text_in(inner, "run_id") or text_in(stored, "run_id") or text_in(task, "id")
-    if context is None:
-        agent_name = agent_name or _last(inner.get("agent_chain"))
-    return run_id, task_id or text_in(task, "id"), agent_name
-
-
-def _last(chain: Any) -> str | None:
-    return chain[-1] if isinstance(chain, list) and chain and isinstance(chain[-1], str) else None
-
-
-def _relations(kind: str, type_: str, details: Mapping[str, Any]) -> dict[str, str]:
-    """The five ids of an event, as far as they are known. A delegation's id is that of its action."""
-    found: dict[str, str] = {}
-    for key in RELATIONS:
-        told = details.get(key)
-        if isinstance(told, str):
-            found[key] = told
-    action = members(details.get("action")) or members(members(details.get("request")).get("action"))
-    action_id = found.get("action_id") or text_in(action, "action_id") or _action_elsewhere(type_, details)
-    if action_id is None:
-        return found
-    found["action_id"] = action_id
-    if type_.startswith(("action.", "approval.")):
-        found.setdefault("span_id", action_id)
-        if DELEGATION in (action.get("kind"), details.get("action_kind")) or kind.startswith("agent_call_"):
-            found.setdefault("delegation_id", action_id)
-    return found
-
-
-def _action_elsewhere(type_: str, details: Mapping[str, Any]) -> str | None:
-    """The action that a decision or an artifact names."""
-    decided = text_in(members(members(details.get("decision")).get("metadata")), "action_id")
-    if decided is not None or type_ != "task.artifact":
-        return decided
-    return text_in(members(details.get("artifact")), "action_id")

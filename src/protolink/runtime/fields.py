@@ -60,13 +60,20 @@ def number_or_zero(data: Mapping[str, Any], key: str, convert: Callable[[Any], N
 
 
 def detached(value: Any) -> Any:
-    """Containers copied at every depth, everything else as it is."""
+    """Containers copied at every depth, everything else as it is. TypeError for what has no end of depths."""
+    try:
+        return _copied(value)
+    except RecursionError:
+        raise TypeError("the value is nested too deep to be copied, or holds itself") from None
+
+
+def _copied(value: Any) -> Any:
     if isinstance(value, dict):
-        return {key: detached(item) for key, item in value.items()}
+        return {key: _copied(item) for key, item in value.items()}
     if isinstance(value, list):
-        return [detached(item) for item in value]
+        return [_copied(item) for item in value]
     if type(value) is tuple:
-        return tuple(detached(item) for item in value)
+        return tuple(_copied(item) for item in value)
     return value
 
 
@@ -84,6 +91,13 @@ def text_in(data: Mapping[str, Any], key: str) -> str | None:
     return found if isinstance(found, str) and found else None
 
 
+def unless_blank(value: Any) -> Any:
+    """``value``, but None for blank text."""
+    return None if isinstance(value, str) and not value.strip() else value
+
+
 def whole(value: Any) -> int | None:
     """``value`` when it is an integer, else None."""
+    if type(value) is int:
+        return value
     return value if isinstance(value, int) and not isinstance(value, bool) else None

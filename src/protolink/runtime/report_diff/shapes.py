@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from ..events import LLM_TYPES, TASK_TYPES
+from ..event_kinds import LLM_TYPES, TASK_TYPES
 from .identity import Identities
 from .rules import RUNTIME_LIMIT, Rule, Shape, counter, each, identity, message, record, story, time, timing, walk
 
