@@ -174,6 +174,18 @@ async def test_reason_of_the_person_is_the_message() -> None:
     assert caught.value.approval_decision.request_id == caught.value.approval_request.request_id
 
 
+@pytest.mark.claim("APR-055")
+@pytest.mark.parametrize("blank", ["", "  "])
+async def test_blank_reason_of_the_person_is_none(blank: str) -> None:
+    acting = Acting(lambda request, context: ApprovalDecision(False, request.request_id, reason=blank))
+    task = infer()
+    error = await outcome(acting.agent, task)
+    assert isinstance(error, ActionDeniedError)
+    assert str(error) == error.decision.reason == task.metadata["error"]
+    assert error.approval_decision is not None
+    assert error.approval_decision.reason is None
+
+
 @pytest.mark.claim("APR-003", "APR-005")
 async def test_nobody_to_ask_means_no() -> None:
     acting, task = Acting(None), infer()

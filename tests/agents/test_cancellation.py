@@ -42,6 +42,7 @@ from protolink import (
     Task,
     TaskAlreadyRunningError,
     TaskCancellationRequest,
+    TaskExecutionError,
     TaskNotCancelableError,
     TaskNotFoundError,
     TaskState,
@@ -752,3 +753,59 @@ async def test_durable_agent_does_not_begin_with_a_task_that_has_ended() -> None
     assert (ended.state, store.list()) == (TaskState.CANCELED, [])
     done = await target.run_task(infer())
     assert (await target.run_task(done)).state is TaskState.COMPLETED, "one that is stored is told again"
+
+
+class Handling(Agent):
+    """Handles its tasks itself."""
+
+    async def handle_task(self, task: Task) -> Task:
+        task.complete("handled")
+        return task
+
+
+@pytest.mark.parametrize("durable", [False, True])
+@pytest.mark.parametrize("part", ["infer", "tool_call"])
+@pytest.mark.parametrize("way", ["run_task", "execute_task", "stream", "handle"])
+@pytest.mark.parametrize("reason", ["not needed", None])
+async def test_run_of_a_canceled_context_starts_nothing_and_ends_canceled(
+    durable: bool, part: str, way: str, reason: str | None
+) -> None:
+    started: list[str] = []
+    tool = Tool.from_callable(lambda: started.append("tool"), name="act")
+    llm = MockLLM(response_callback=lambda history, prompt: started.append("model") or "done")
+    store = InMemoryDurableStore() if durable else None
+    target = Agent(name="a", llm=llm, tools=[tool], durability=store, verbosity=0)
+    context = RunContext(run_id="run-1").cancel(reason)
+    task = infer(context=context)
+    if part == "tool_call":
+        task = Task.create_tool_call(tool_name="act", args={}, context=context)
+    if way == "stream":
+        told = [event for event in await stream(target, task) if isinstance(event, TaskStatusUpdateEvent)]
+        assert [(event.new_state, event.final) for event in told] == [("working", False), ("canceled", True)]
+    elif way == "handle":
+        assert (await target.start_run(task).result()).status == "canceled"
+    else:
+        assert await getattr(target, way)(task) is task
+    assert_canceled(task, reason)
+    assert (started, receipts(task), target.active_task_ids) == ([], [], ())
+    if store is not None:
+        assert store.get("run-1").status == "canceled"
+        with pytest.raises(DurableExecutionError, match="ended canceled"):
+            await target.resume("run-1")
+
+
+async def test_invoke_in_a_canceled_context_raises_with_its_reason() -> None:
+    llm = script("never")
+    with pytest.raises(TaskExecutionError, match="canceled: not needed"):
+        await Agent(name="a", llm=llm, verbosity=0).invoke("go", context=RunContext().cancel("not needed"))
+    assert llm._played == 0
+
+
+@pytest.mark.parametrize("streamed", [False, True])
+async def test_handler_of_ones_own_is_not_called_in_a_canceled_context(streamed: bool) -> None:
+    target, task = Handling(name="a", verbosity=0), infer(context=RunContext().cancel("not needed"))
+    if streamed:
+        assert kinds(await stream(target, task)) == ["status:working", "status:canceled"]
+    else:
+        assert await target.run_task(task) is task
+    assert_canceled(task, "not needed")

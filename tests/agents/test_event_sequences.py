@@ -313,6 +313,14 @@ async def test_direct_call_that_is_refused_has_no_start() -> None:
     assert events == ["status:working", "task.progress", "action.rejected", "artifact:result", *FAILED]
 
 
+@pytest.mark.claim("EVT-062")
+async def test_direct_call_that_is_denied_has_no_start() -> None:
+    found = agent(tools=[guarded()], policy=CapabilityPolicy({"act": "deny"}))
+    events = kinds(await stream(found, Task.create_tool_call(tool_name="act", args={})))
+    begun = ["status:working", "task.progress", "action.requested", "action.policy"]
+    assert events == [*begun, "action.denied", "artifact:result", *FAILED]
+
+
 @pytest.mark.claim("EVT-049", "EVT-062")
 async def test_direct_call_with_approval_has_the_whole_native_order() -> None:
     found = agent(tools=[guarded()], policy=ASKING, approval_handler=lambda r, c: True)
@@ -575,3 +583,25 @@ async def test_result_that_is_left_out_still_reaches_the_model() -> None:
 
 def test_script_of_the_tests_fails_when_it_is_exhausted() -> None:
     assert isinstance(script("one").sequential_responses[-1], AssertionError)
+
+
+@pytest.mark.parametrize(
+    ("limits", "steps"),
+    [
+        ({"max_tool_calls": 1}, [("budget_warning", 1), ("budget_exceeded", 2)]),  # both before a tool
+        ({"max_llm_calls": 1}, [("budget_warning", 1), ("budget_exceeded", 2)]),  # both before a model call
+        ({"max_steps": 2}, [("budget_warning", 2), ("budget_exceeded", 3)]),  # both before a turn
+        ({"max_output_tokens": 1}, [("budget_exceeded", 1)]),  # after the reply
+    ],
+)
+async def test_budget_events_tell_the_step_that_they_concern(
+    limits: dict[str, int], steps: list[tuple[str, int]]
+) -> None:
+    target = agent(call("act"), call("act", n=1), "never", tools=[Tool.from_callable(lambda n=0: "acted", name="act")])
+    events = await stream(target, limited(**limits))
+    assert [(kind(e), e.step) for e in events if kind(e).startswith("budget")] == steps
+
+
+async def test_budget_event_about_the_answer_tells_its_step() -> None:
+    events = await stream(agent("a long answer"), limited(max_output_tokens=1))
+    assert only(events, "budget_exceeded").step == only(events, "llm_call_completed").step == 1

@@ -111,6 +111,18 @@ async def test_a_refused_action_fails_the_run_with_its_denial(scene: Any) -> Non
         await fresh(scene).resume(pause.run_id)
 
 
+@pytest.mark.claim("APR-055")
+@pytest.mark.parametrize("blank", ["", "  "])
+async def test_a_blank_reason_is_stored_as_none(scene: Any, blank: str) -> None:
+    pause = await scene.pause(fresh(scene, CALL))
+    agent, request = fresh(scene), pause.interruption.request_id
+    with pytest.raises(ActionDeniedError) as caught:
+        await agent.resume(pause.run_id, request_id=request, approved=False, reason=blank)
+    assert str(caught.value) == caught.value.decision.reason
+    data = agent.durability.get(pause.run_id).data
+    assert (data["responses"][request]["reason"], data["task"]["metadata"]["error"]) == (None, str(caught.value))
+
+
 @pytest.mark.claim("DUR-038")
 async def test_resume_task_raises_the_denial_after_the_failure_is_stored(scene: Any) -> None:
     pause = await scene.pause(fresh(scene, CALL))

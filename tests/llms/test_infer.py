@@ -162,6 +162,13 @@ async def test_a_canceled_token_ends_the_loop_with_cancelled_error() -> None:
         await llm.infer(query="go", tools=tools(stop), cancellation_token=token)
 
 
+async def test_canceled_context_is_refused_before_the_model_is_asked() -> None:
+    llm = MockLLM(sequential_responses=["never"])
+    with pytest.raises(asyncio.CancelledError, match="enough"):
+        await llm.infer(query="go", tools={}, run_context=RunContext().cancel("enough"))
+    assert llm._played == 0
+
+
 async def test_replies_that_are_no_action_end_in_a_parse_error() -> None:
     llm = MockLLM(response_callback=lambda history, prompt: "")
     with pytest.raises(InferParseError) as caught:

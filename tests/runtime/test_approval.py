@@ -394,3 +394,12 @@ def test_a_denial_speaks_with_the_approvers_reason_else_the_policys() -> None:
     assert text("too late") == "too late"
     assert text(None) == "needs a person"
     assert str(ActionDeniedError(action=write(), decision=ASKED)) == "needs a person"
+
+
+@pytest.mark.claim("APR-055")
+@pytest.mark.parametrize("blank", ["", "  ", "\n\t"])
+def test_a_blank_reason_is_none(blank: str) -> None:
+    for decision in (ApprovalDecision(False, "a", reason=blank), ApprovalDecision.from_dict({"reason": blank})):
+        assert decision.reason is None
+        denied = ActionDeniedError(action=write(), decision=ASKED, approval_decision=decision)
+        assert str(denied) == "needs a person"

@@ -441,3 +441,18 @@ def test_task_factories_attach_a_real_context() -> None:
     plain_task = Task.create("x", session_id="only")
     assert RunContext.from_task(plain_task).run_id == plain_task.id
     assert set(plain_task.metadata["run_context"]) == {item.name for item in dataclasses.fields(RunContext)}
+
+
+@pytest.mark.parametrize("shape", ["deep", "cycle"])
+def test_a_context_without_an_end_of_depths_is_refused(shape: str) -> None:
+    inner: dict[str, Any] = {}
+    if shape == "cycle":
+        inner["inner"] = inner
+    for _ in range(100_000 if shape == "deep" else 0):
+        inner = {"inner": inner}
+    task = Task.create("x")
+    task.metadata["run_context"] = {"metadata": inner}
+    with pytest.raises(TypeError, match="nested too deep to be copied, or holds itself"):
+        RunContext.from_task(task)
+    with pytest.raises(TypeError, match="nested too deep"):
+        RunContext(metadata=inner).attach_to_task(Task.create("x"))

@@ -49,6 +49,12 @@ def test_context_may_be_a_mapping(given: Any) -> None:
     assert context.run_id == "r"
 
 
+@pytest.mark.parametrize("given", [5, [], "run"])
+def test_context_of_another_type_is_refused_when_the_recorder_is_made(given: Any) -> None:
+    with pytest.raises(TypeError, match="context must be a RunContext"):
+        RunRecorder(context=given)
+
+
 @pytest.mark.claim("REP-033")
 async def test_context_is_optional() -> None:
     recorder = RunRecorder()

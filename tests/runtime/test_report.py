@@ -247,6 +247,24 @@ def test_malformed_mapping_is_refused(data: Any) -> None:
         RunReport.from_dict(data)
 
 
+@pytest.mark.parametrize(
+    "name", ["events", "context_manifests", "actions", "approvals", "artifacts", "metrics", "context", "final_task"]
+)
+@pytest.mark.parametrize("value", [5, "text"])
+def test_section_of_another_type_is_refused_by_its_name(name: str, value: Any) -> None:
+    with pytest.raises(TypeError, match=f"RunReport {name} must"):
+        RunReport(**{name: value})
+
+
+@pytest.mark.parametrize(
+    ("name", "value"), [("events", 5), ("events", None), ("context", {}), ("final_task", 5), ("metadata", 5)]
+)
+def test_what_a_report_is_made_from_is_refused_by_its_name(name: str, value: Any) -> None:
+    arguments = {"events": [], name: value}
+    with pytest.raises((TypeError, ValueError), match=f"RunReport {name} must"):
+        RunReport.from_events(**arguments)
+
+
 # ------------------------------------------------------------------------------------------------------- redaction
 
 

@@ -7,6 +7,8 @@ import inspect
 import json
 import sqlite3
 import stat
+from collections.abc import Callable
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -280,7 +282,7 @@ def test_failing_writes_raise_sqlite_errors(store: SQLiteRunStore) -> None:
         store.list_task_records()
 
 
-@pytest.mark.claim("STO-020", "STO-042", "STO-045", "STO-056")
+@pytest.mark.claim("STO-020", "STO-024", "STO-042", "STO-045", "STO-056")
 def test_listings_are_newest_first_and_limited_by_sql(store: SQLiteRunStore) -> None:
     tasks = [task_of(f"r{number}") for number in range(4)]
     for task in tasks:
@@ -344,6 +346,10 @@ def test_report_is_indexed_by_its_context_and_an_explicit_run_wins(store: SQLite
     assert record == store.get_report_record("r1")
     assert (record.session_id, record.trace_id, record.agent_name, record.metadata) == ("s1", "t1", "a", {"n": 1})
     store.save_report(report_of("r1", "s1", "t1"), run_id="other")
+    store.save_report(report_of("r2", "s2", "t2"))
+    assert [found.run_id for found in store.list_report_records(session_id="s1")] == ["other", "r1"]
+    traced = rows(store, "SELECT run_id, session_id, trace_id FROM protolink_run_reports ORDER BY run_id")
+    assert traced == [("other", "s1", "t1"), ("r1", "s1", "t1"), ("r2", "s2", "t2")]
     assert store.get_report_record("other").session_id == "s1"  # type: ignore[union-attr]
 
 
@@ -406,6 +412,43 @@ def test_damaged_payloads_raise_on_lookup(store: SQLiteRunStore) -> None:
         store.get_task(task.id)
     with pytest.raises(ValueError):
         store.get_report("r")
+
+
+@pytest.mark.claim("STO-059")
+@pytest.mark.parametrize("column", ["{0}_json", "metadata_json"])
+@pytest.mark.parametrize("damage", ["{", "[]", "5", "[" * 100_000], ids=["cut", "list", "number", "deep"])
+def test_damaged_row_is_named_with_the_way_to_forget_it(store: SQLiteRunStore, column: str, damage: str) -> None:
+    task = task_of("r")
+    store.save_task(task)
+    store.save_report(report_of("r"))
+    for table, kind in (("protolink_tasks", "task"), ("protolink_run_reports", "report")):
+        with closing(sqlite3.connect(store.db_path)) as db, db:
+            db.execute(f"UPDATE {table} SET {column.format(kind)} = ?", (damage,))
+    reads: list[tuple[str, str, Callable[[], Any]]] = [
+        ("task", task.id, lambda: store.get_task(task.id)),
+        ("task", task.id, lambda: store.get_task_record(task.id)),
+        ("task", task.id, store.list_task_records),
+        ("report", "r", lambda: store.get_report("r")),
+        ("report", "r", lambda: store.get_report_record("r")),
+        ("report", "r", store.list_report_records),
+    ]
+    for kind, key, read in reads:
+        with pytest.raises(json.JSONDecodeError if damage == "{" else ValueError) as caught:
+            read()
+        assert str(caught.value).startswith(f"The {kind} stored under '{key}' is damaged (delete_{kind}('{key}')")
+
+
+@pytest.mark.claim("STO-059")
+@pytest.mark.parametrize("payload", ['{"events": 5}', '{"foo": 1}'])
+def test_payload_that_cannot_be_restored_is_named(store: SQLiteRunStore, payload: str) -> None:
+    store.save_report(report_of("r"))
+    store.save_task(task_of("r"))
+    rows(store, "UPDATE protolink_tasks SET task_id = 't', task_json = '{\"state\": \"nowhere\"}'")
+    rows(store, f"UPDATE protolink_run_reports SET report_json = '{payload}'")
+    with pytest.raises(ValueError, match="The report stored under 'r' is damaged"):
+        store.get_report("r")
+    with pytest.raises(ValueError, match="The task stored under 't' is damaged"):
+        store.get_task("t")
 
 
 @pytest.mark.claim("STO-060")

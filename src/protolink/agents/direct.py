@@ -35,6 +35,7 @@ class DirectCalls:
         self._ledgers: dict[int, Ledger] = {}
 
     async def call(self, name: str, arguments: dict[str, Any]) -> Any:
+        _check_name(name)
         if isinstance(self._agent.tools.get(name), WorkerTool) and self._agent._active.within():
             raise ValueError(f"'{name}' declares a worker; inside a running task delegate by an agent_call")
         task = Task.create_tool_call(tool_name=name, args=arguments)
@@ -48,6 +49,7 @@ class DirectCalls:
     async def call_in_context(self, name: str, context: RunContext, arguments: dict[str, Any]) -> Any:
         if not isinstance(context, RunContext):
             raise TypeError(f"context must be a RunContext, not {type(context).__name__}")
+        _check_name(name)
         if isinstance(self._agent.tools.get(name), WorkerTool):
             raise ValueError(f"'{name}' declares a worker and cannot be called in a context; run it as a task")
         if context.canceled:
@@ -57,14 +59,17 @@ class DirectCalls:
         return await self._result(await self._execution.begin_live(task, context, self._ledger(context), people=people))
 
     async def custom(self, task: Task, token: CancellationToken) -> Task:
-        """An overridden handler is authoritative; cancellation still ends in a canceled task."""
+        """An overridden handler is authoritative; cancellation, before its start too, still ends in a canceled task."""
         context = RunContext.ensure_task_context(task, agent_name=self._agent.name)
         traced(self._agent, task, context)
         seen = Observation(self._agent, task, context)
         seen.begin()
         found = task
         try:
-            found = await self._handled(task, token)
+            if context.canceled and not task.is_terminal:
+                task.cancel(context.cancel_reason)
+            else:
+                found = await self._handled(task, token)
         finally:
             seen.save(found)
             await seen.close()
@@ -113,3 +118,9 @@ class DirectCalls:
             self._ledgers[key] = Ledger(context.budget)
             weakref.finalize(context, self._ledgers.pop, key, None)
         return self._ledgers[key]
+
+
+def _check_name(name: Any) -> None:
+    """An unknown name is the call's failure; what is no name at all never becomes a task."""
+    if not isinstance(name, str):
+        raise TypeError(f"a tool is called by its name, which is text, not {type(name).__name__}")

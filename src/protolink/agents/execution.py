@@ -117,6 +117,8 @@ class Execution:
         streaming: bool = False,
     ) -> Drive | Run:
         """A drive that goes on with a stored run; the run as it is stored, when there is nothing to go on with."""
+        if rerun is not None:
+            _check_rerun(rerun, response)
         journal = await self._open(run_id)
         try:
             models = await make_models(self._agent)
@@ -229,6 +231,9 @@ class Execution:
     ) -> Driver:
         top = root or self._agent
         run.policy = top.budget_policy
+        if context.canceled:  # before the start: the run ends as if it were canceled at its first step
+            token = token or CancellationToken()
+            token.cancel(context.cancel_reason)
         if run.conversation is not None:
             agent = self._agent
             journal = RememberingJournal(journal, run, agent.memory, agent.clock, agent.store_patience)
@@ -305,6 +310,13 @@ def _refuse_finished(run: Run, response: Response) -> None:
         raise DurableExecutionError(text, recorded=recorded)
     if response.given:
         raise DurableExecutionError(f"Run '{run.id}' is completed and takes no response", recorded=recorded)
+
+
+def _check_rerun(rerun: Any, response: Response) -> None:
+    if not isinstance(rerun, str):
+        raise TypeError(f"rerun is an action id, which is text, not {type(rerun).__name__}")
+    if response.given:
+        raise ValueError("give either a response or rerun; each has a resume of its own")
 
 
 def _rerun(run: Run, key: str) -> f.Fact:

@@ -12,12 +12,16 @@ from ..models import new_id
 from ..models.json import detached
 from ..models.turn import Call
 from ..models.unset import UNSET, Unset
+from ..runtime.fields import unless_blank
 from .checks import text
 
 
 @dataclass(frozen=True)
 class Response:
-    """What ``resume`` was called with. ``answer`` None means declined; UNSET means no answer was given."""
+    """What ``resume`` was called with. ``answer`` None means declined; UNSET means no answer was given.
+
+    A blank ``reason`` is none.
+    """
 
     request_id: str | None = None
     approved: bool | None = None
@@ -33,12 +37,12 @@ class Response:
             raise ValueError("give either answer or approved, not both")
         if self.given and not (isinstance(self.request_id, str) and self.request_id.strip()):
             raise ValueError("a response needs the request_id of the pending request")
-        if not self.given and (self.request_id is not None or self.fingerprint is not None):
-            raise ValueError("request_id and fingerprint come with a response: give answer or approved")
+        if not self.given and any(found is not None for found in (self.request_id, self.fingerprint, self.reason)):
+            raise ValueError("request_id, fingerprint and reason come with a response: give answer or approved")
         if self.answer is not None and self.answers and not (isinstance(self.answer, str) and self.answer.strip()):
             raise ValueError("answer must be nonblank text, or None to decline")
         text("answer", self.answer if self.answers else None)
-        text("reason", self.reason)
+        object.__setattr__(self, "reason", unless_blank(text("reason", self.reason)))
         if self.arguments is not None:
             self._check_arguments()
 

@@ -1,7 +1,8 @@
 """LLM: a model as applications construct and extend it.
 
 An adapter says its model's words: ``call`` and ``call_stream`` for text, ``call_action`` and ``call_action_stream``
-where the model has tool calls of its own. ``turn`` picks among them, and is the only one that the engine's port calls.
+where the model has tool calls of its own. ``turn`` picks among them. Runs call ``begin_turn``: for all but models that
+need not be waited for, that is ``turn``.
 """
 
 from __future__ import annotations

@@ -131,6 +131,8 @@ async def infer(
     if not isinstance(query, str) or not query.strip():
         raise ValueError("query must be nonblank text")
     context = run_context or RunContext()
+    if context.canceled:
+        raise asyncio.CancelledError(context.cancel_reason or "the run was canceled")
     peers = Peers(agent_callback, agent_cards or ()) if agent_callback is not None else None
     loop = Loop(llm, model, tools, peers, action_authorizer or ActionAuthorizer())
     task = Task.create_infer(prompt=query)

@@ -12,7 +12,7 @@ from protolink.models.shape import mapping, optional_text, required_text, table
 from ..models.value import dataclass, moment
 from .action import RunAction
 from .context import RunContext
-from .fields import flag, text_or
+from .fields import flag, text_or, unless_blank
 from .policy import PolicyDecision
 
 if TYPE_CHECKING:
@@ -60,7 +60,7 @@ class ApprovalRequest:
 
 @dataclass(frozen=True, slots=True)
 class ApprovalDecision:
-    """The answer to one checkpoint. Only ``approved is True`` lets the action run."""
+    """The answer to one checkpoint. Only ``approved is True`` lets the action run. A blank ``reason`` is none."""
 
     approved: bool
     request_id: str
@@ -68,6 +68,9 @@ class ApprovalDecision:
     decided_by: str | None = None
     metadata: dict[str, Any] = field(default_factory=dict)
     decided_at: str = moment()
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "reason", unless_blank(self.reason))
 
     def to_dict(self) -> dict[str, Any]:
         """All fields."""

@@ -30,9 +30,14 @@ class ActionAuthorizer:
     async def authorize(self, action: RunAction, context: RunContext) -> ActionAuthorization:
         """The proof that the action may run. Policy and handler get these very objects.
 
-        ActionDeniedError when policy or person refuses, ApprovalRequiredError without a handler, TypeError for a
-        result of the wrong type, ValueError for an answer to another request. Their own errors pass through.
+        ActionDeniedError when policy or person refuses, ApprovalRequiredError without a handler, TypeError for an
+        argument or a result of the wrong type, ValueError for an answer to another request. Their own errors pass
+        through.
         """
+        if not isinstance(action, RunAction):
+            raise TypeError(f"authorize takes a RunAction, not {type(action).__name__}")
+        if not isinstance(context, RunContext):
+            raise TypeError(f"authorize takes a RunContext, not {type(context).__name__}")
         decision = await self.policy.evaluate(action, context)
         if not isinstance(decision, PolicyDecision):
             raise TypeError(f"a policy must return a PolicyDecision, not {type(decision).__name__}")

@@ -58,7 +58,8 @@ class CancellationToken:
 class TaskCancellationRequest:
     """The control message that cancels a running task. On the wire the reason lives in ``metadata``.
 
-    ValueError for a blank id. ``metadata`` is copied; ``reason`` is added to it unless that key is there already.
+    ValueError for a blank id and for a reason that is no text. ``metadata`` is copied; ``reason`` is added to it unless
+    that key is there already.
     """
 
     id: str
@@ -68,7 +69,9 @@ class TaskCancellationRequest:
     def __post_init__(self) -> None:
         if not isinstance(self.id, str) or not self.id.strip():
             raise ValueError("TaskCancellationRequest needs a nonblank task id")
-        metadata = dict(self.metadata)
+        if self.reason is not None and not isinstance(self.reason, str):
+            raise ValueError(f"TaskCancellationRequest reason must be text, not {type(self.reason).__name__}")
+        metadata = dict(mapping(self.metadata, "TaskCancellationRequest metadata"))
         if self.reason is not None:
             metadata.setdefault("reason", self.reason)
         object.__setattr__(self, "metadata", metadata)

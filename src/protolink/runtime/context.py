@@ -93,7 +93,7 @@ class RunContext:
 
         The typed context wins; then the task's top-level metadata, then the task id as ``run_id`` and
         ``default_session_id``. A cancellation written in either place counts. Top-level values of another shape belong
-        to the application and are left alone.
+        to the application and are left alone. ValueError or TypeError for a context that cannot be read.
         """
         stored = task.metadata.get(CONTEXT_KEY)
         if isinstance(stored, RunContext):

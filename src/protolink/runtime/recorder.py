@@ -17,11 +17,16 @@ if TYPE_CHECKING:
 class RunRecorder:
     """Keeps events in memory, numbered like ``InMemoryEventSink`` does. For one event loop.
 
-    ``context`` is the default for normalizing and for reports; a mapping is read as a serialized RunContext.
+    ``context`` is the default for normalizing and for reports; a mapping is read as a serialized RunContext. TypeError
+    for anything else.
     """
 
     def __init__(self, *, context: RunContext | Mapping[str, Any] | None = None) -> None:
-        self.context = RunContext.from_dict(context) if isinstance(context, Mapping) else context
+        if isinstance(context, Mapping):
+            context = RunContext.from_dict(context)
+        if context is not None and not isinstance(context, RunContext):
+            raise TypeError(f"context must be a RunContext or its mapping, not {type(context).__name__}")
+        self.context = context
         self._sink = InMemoryEventSink()
 
     @property

@@ -18,7 +18,7 @@ class RunReplay:
     """
 
     def __init__(self, report: RunReport | Mapping[str, Any] | Iterable[RunEvent | Mapping[str, Any]]) -> None:
-        self._report = report_of(report)
+        self._report = RunReport.from_dict(report) if isinstance(report, Mapping) else report_of(report)
 
     @property
     def report(self) -> RunReport:

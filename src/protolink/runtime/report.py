@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from protolink.models import RedactionPolicy, Task
 
 _RECORDS = ("context_manifests", "actions", "approvals", "artifacts", "metrics")
+_LISTS = ("events", *_RECORDS)
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,8 +48,13 @@ class RunReport:
     created_at: str = field(default_factory=utc_now)
 
     def __post_init__(self) -> None:
-        for name in ("events", *_RECORDS):
-            object.__setattr__(self, name, tuple(getattr(self, name)))
+        _expect("metadata", self.metadata, Mapping)
+        if self.context is not None:
+            _expect("context", self.context, RunContext)
+        if self.final_task is not None:
+            _expect("final_task", self.final_task, Mapping)
+        for name in _LISTS:
+            object.__setattr__(self, name, _several(name, getattr(self, name)))
 
     @property
     def validations(self) -> tuple[dict[str, Any], ...]:
@@ -74,7 +80,7 @@ class RunReport:
         A nonempty ``final_task`` wins over the one in the events. TypeError for an event that is neither, ValueError
         for a malformed one.
         """
-        found = tuple(map(event_of, events))
+        found = tuple(map(event_of, _several("events", events)))
         return cls(
             context=context,
             context_manifests=sections.context_manifests(found),
@@ -84,7 +90,7 @@ class RunReport:
             artifacts=sections.artifacts(found),
             metrics=sections.metrics(found),
             final_task=final_task or sections.final_task(found),
-            metadata=dict(metadata or {}),
+            metadata={} if metadata is None else dict(mapping(metadata, "RunReport metadata")),
         )
 
     @classmethod
@@ -97,7 +103,7 @@ class RunReport:
     def from_dict(cls, data: Mapping[str, Any]) -> RunReport:
         """Read ``to_dict()`` back. Entries of a section that are no mappings are left out; a missing time is generated.
 
-        ValueError for anything else of the wrong shape.
+        ValueError for anything else of the wrong shape. Members that are not known are passed over.
         """
         source = mapping(data, "RunReport")
         context, task = source.get("context"), source.get("final_task")
@@ -144,6 +150,17 @@ def event_of(item: RunEvent | Mapping[str, Any]) -> RunEvent:
     if isinstance(item, Mapping):
         return RunEvent.from_dict(item)
     raise TypeError(f"a report is made of RunEvents or their mappings, not of {type(item).__name__}")
+
+
+def _expect(name: str, value: Any, kind: type) -> None:
+    if not isinstance(value, kind):
+        raise TypeError(f"RunReport {name} must be a {kind.__name__}, not {type(value).__name__}")
+
+
+def _several(name: str, value: Any) -> tuple[Any, ...]:
+    if isinstance(value, (str, bytes, Mapping)) or not isinstance(value, Iterable):
+        raise TypeError(f"RunReport {name} must be several records, not one {type(value).__name__}")
+    return tuple(value)
 
 
 def _mappings(source: Mapping[str, Any], name: str) -> list[Mapping[str, Any]]:

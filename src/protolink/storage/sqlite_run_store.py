@@ -7,15 +7,18 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterable, Mapping
-from typing import Any
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, TypeVar
 
 from ..models import RedactionPolicy, Task, TaskState
 from ..models.ids import utc_now
 from ..models.json import dumps
 from ..runtime import RunContext, RunReport
+from ..runtime.report_source import serialized_report
 from .file import PrivateFile, checked_identifier
 from .run_store import RunReportRecord, TaskRecord
+
+T = TypeVar("T")
 
 _TASK_INDEX = ("task_id", "state", "run_id", "session_id", "trace_id", "agent_name", "created_at", "updated_at")
 _REPORT_INDEX = ("run_id", "session_id", "trace_id", "agent_name", "created_at")
@@ -27,7 +30,8 @@ class SQLiteRunStore:
     ``table_prefix`` names the tables. ``read_only`` needs an existing file and changes nothing. ``redaction_policy`` is
     applied to everything before it is written; without it payloads are stored as they are.
 
-    ValueError for a prefix that is no identifier; sqlite3.Error and OSError reach the caller, from operations too.
+    ValueError for a prefix that is no identifier; sqlite3.Error and OSError reach the caller, from operations too. What
+    reads a payload that is damaged names its row: json.JSONDecodeError when it is no JSON, else ValueError.
     """
 
     def __init__(
@@ -82,10 +86,10 @@ class SQLiteRunStore:
     def get_task(self, task_id: str) -> Task | None:
         """The task as it was stored last. ValueError for a payload that is no task."""
         record = self.get_task_record(task_id)
-        return None if record is None else Task.from_dict(record.task)
+        return None if record is None else _restored("task", task_id, Task.from_dict, record.task)
 
     def get_task_record(self, task_id: str) -> TaskRecord | None:
-        """The record of a task. json.JSONDecodeError for a damaged payload."""
+        """The record of a task, None for one that is not stored."""
         return next(iter(self._tasks("t.task_id = ?", [task_id])), None)
 
     def list_task_records(
@@ -144,10 +148,10 @@ class SQLiteRunStore:
     def get_report(self, run_id: str) -> RunReport | None:
         """The report of a run. ValueError for a payload that is no report."""
         record = self.get_report_record(run_id)
-        return None if record is None else RunReport.from_dict(record.report)
+        return None if record is None else _restored("report", run_id, serialized_report, record.report)
 
     def get_report_record(self, run_id: str) -> RunReportRecord | None:
-        """The record of a run's report. json.JSONDecodeError for a damaged payload."""
+        """The record of a run's report, None for one that is not stored."""
         return next(iter(self._reports("t.run_id = ?", [run_id])), None)
 
     def list_report_records(
@@ -190,12 +194,12 @@ class SQLiteRunStore:
 
     def _tasks(self, where: str, values: list[Any]) -> list[TaskRecord]:
         rows = self._rows(self.tasks_table, [*_TASK_INDEX, "task_json", "metadata_json"], where, values, "updated_at")
-        return [TaskRecord(**_unpacked(row, "task")) for row in rows]
+        return [TaskRecord(**_unpacked(row, "task", row["task_id"])) for row in rows]
 
     def _reports(self, where: str, values: list[Any]) -> list[RunReportRecord]:
         columns = [*_REPORT_INDEX, "report_json", "metadata_json"]
         rows = self._rows(self.reports_table, columns, where, values, "created_at")
-        return [RunReportRecord(**_unpacked(row, "report")) for row in rows]
+        return [RunReportRecord(**_unpacked(row, "report", row["run_id"])) for row in rows]
 
     def _pick(self, table: str, order: str, limit: int, filters: Mapping[str, str]) -> tuple[str, list[Any]]:
         """The rows of a listing, as a query that touches nothing but an index."""
@@ -230,9 +234,33 @@ def _filters(
     return {name: value for name, value in wanted.items() if value is not None}
 
 
-def _unpacked(row: dict[str, Any], payload: str) -> dict[str, Any]:
+def _unpacked(row: dict[str, Any], payload: str, key: str) -> dict[str, Any]:
     """A row as the arguments of a record."""
-    return row | {payload: json.loads(row.pop(f"{payload}_json")), "metadata": json.loads(row.pop("metadata_json"))}
+    body, metadata = row.pop(f"{payload}_json"), row.pop("metadata_json")
+    return row | {payload: _loaded(payload, key, body), "metadata": _loaded(payload, key, metadata)}
+
+
+def _loaded(payload: str, key: str, text: str) -> dict[str, Any]:
+    try:
+        found = json.loads(text)
+    except json.JSONDecodeError as error:
+        raise json.JSONDecodeError(_damaged(payload, key, error.msg), error.doc, error.pos) from None
+    except (UnicodeDecodeError, RecursionError) as error:
+        raise ValueError(_damaged(payload, key, str(error))) from None
+    if not isinstance(found, dict):
+        raise ValueError(_damaged(payload, key, f"it holds a {type(found).__name__} instead of a JSON object"))
+    return found
+
+
+def _restored(payload: str, key: str, restore: Callable[[dict[str, Any]], T], data: dict[str, Any]) -> T:
+    try:
+        return restore(data)
+    except (ValueError, TypeError) as error:
+        raise ValueError(_damaged(payload, key, str(error))) from error
+
+
+def _damaged(payload: str, key: str, why: str) -> str:
+    return f"The {payload} stored under {key!r} is damaged (delete_{payload}({key!r}) forgets it): {why}"
 
 
 def _schema(tasks: str, reports: str) -> list[str]:

@@ -109,13 +109,17 @@ class Story:
         self.add(scope, event)
 
     def _step(self, frame: Frame, payload: dict[str, Any], final: bool) -> int:
-        """The step that the event belongs to: an action's own, the last for the answer, else the one under way."""
+        """The step that the event belongs to: of its action, of the actions under way, or of the answer; else the next.
+
+        What a budget says before an action starts names no action, but is told while the turn that wants it is open.
+        """
         named = payload.get("action")  # of llm_action it is a word
         action_id = payload.get("action_id") or (named.get("action_id") if isinstance(named, dict) else None)
         action = self.run.actions.get(action_id or "")
         if action is not None and action.turn:
             return action.turn
-        return frame.turn if final else frame.turn + 1
+        spoken = final or frame.answer is not None or frame.unsettled
+        return frame.turn if spoken and frame.turn else frame.turn + 1
 
     def native(self, frame: Frame, type: str, payload: dict[str, Any]) -> None:
         """An event that is told in the common envelope from the start."""
