@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 from pathlib import Path
 from typing import Any
 
@@ -194,6 +195,26 @@ def test_policy_must_be_able_to_evaluate() -> None:
 def test_approval_handler_must_be_callable() -> None:
     with pytest.raises(TypeError, match="approval_handler"):
         Agent(name="a", approval_handler="yes")
+
+
+@pytest.mark.parametrize("clock", [0, 5, object(), time.time])
+def test_clock_must_be_one(clock: Any) -> None:
+    with pytest.raises(TypeError, match="clock must have now, sleep_until, call_at"):
+        Agent(name="a", clock=clock)
+
+
+@pytest.mark.parametrize("name", ["override_system_prompt", "expose_tool_results", "parallel_tool_calls"])
+@pytest.mark.parametrize("value", ["no", 0, None])
+def test_flags_are_true_or_false(name: str, value: Any) -> None:
+    with pytest.raises(ValueError, match=f"{name} must be True or False"):
+        Agent(name="a", **{name: value})
+
+
+@pytest.mark.parametrize("name", ["tools", "subagents"])
+@pytest.mark.parametrize("value", [0, 5, "act", object()])
+def test_tools_and_subagents_are_several(name: str, value: Any) -> None:
+    with pytest.raises(TypeError, match=f"{name} must be a list"):
+        Agent(name="a", **{name: value})
 
 
 def test_durability_may_be_a_path(tmp_path: Path) -> None:

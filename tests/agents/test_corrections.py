@@ -27,6 +27,7 @@ from agent_support import (
 from protolink import (
     ActionDeniedError,
     Agent,
+    BudgetExceededError,
     CapabilityPolicy,
     RunAction,
     RunBudget,
@@ -35,8 +36,11 @@ from protolink import (
     TaskState,
     Tool,
     ToolCorrectionLimitError,
+    ToolFailedError,
     ToolRejectedError,
+    UncertainExecutionError,
 )
+from protolink.journal import InMemoryDurableStore
 from protolink.llms import MockLLM
 from protolink.tools.prepared import PreparedTool, ToolExecution
 
@@ -222,6 +226,31 @@ async def test_ordinary_exception_of_preparation_is_no_correction() -> None:
     assert isinstance(error, RuntimeError)
     assert isinstance(error.__cause__, LookupError)
     assert receipts(task) == []
+
+
+@pytest.mark.claim("REJ-029")
+async def test_used_up_budget_is_no_correction() -> None:
+    selection, task = Selection(), infer(budget=RunBudget(max_tool_calls=1))
+    found = agent(choose("lint"), choose("tests"), "never", tools=[selection.tool])
+    assert isinstance(await outcome(found, task), BudgetExceededError)
+    assert (selection.selected, played(found.llm)) == (["lint"], 2)
+
+
+@pytest.mark.claim("REJ-029")
+@pytest.mark.parametrize("durable", [False, True])
+@pytest.mark.parametrize("kind", [ToolFailedError, OSError])
+async def test_partial_write_or_lost_answer_is_no_correction(durable: bool, kind: type[Exception]) -> None:
+    written: list[str] = []
+
+    def write() -> None:
+        written.append("half")
+        raise kind("half of it is written")
+
+    store = InMemoryDurableStore() if durable else None
+    found, task = agent(call("write"), call("write"), "never", tools=[write], durability=store), infer()
+    raised = await outcome(found, task)
+    assert isinstance(raised, UncertainExecutionError) == (durable and kind is OSError)
+    assert (task.state, written, played(found.llm)) == (TaskState.FAILED, ["half"], 1)
 
 
 @pytest.mark.claim("REJ-007", "REJ-029")

@@ -271,7 +271,7 @@ async def test_unknown_effect_at_the_boundary_is_no_handoff() -> None:
     assert await found.resume(run_id(task)) == "done"
 
 
-@pytest.mark.claim("SLI-011", "SLI-015", "SLI-026", "SLI-027", "SLI-036")
+@pytest.mark.claim("SLI-011", "SLI-015", "SLI-017", "SLI-026", "SLI-027", "SLI-036")
 async def test_child_yields_under_the_durability_of_its_parent_and_the_root_resumes_it() -> None:
     kid = agent(*inspect_all()[:2], "kid", name="kid", tools=[inspect_section], yield_after_steps=2)
     found = agent(delegate("kid"), "done", subagents=[kid], durability=InMemoryDurableStore())

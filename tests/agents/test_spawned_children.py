@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -16,7 +17,10 @@ from protolink import (
     CapabilityPolicy,
     GroupLimits,
     LocalTraceTelemetry,
+    PolicyDecision,
+    RunAction,
     RunBudget,
+    RunContext,
     RunHandle,
     SQLiteRunStore,
     SubagentLimitError,
@@ -541,3 +545,31 @@ async def test_run_store_of_the_parent_has_its_children_in_the_report(tmp_path: 
     acted = [event for event in report.events if event.run_id == spawned.run_id and event.type == "action.completed"]
     assert len(acted) == 1
     assert store.get_task(handle.task.id).metadata["subagent_runs"][0]["run_id"] == spawned.run_id  # type: ignore[union-attr]
+
+
+# ------------------------------------------------------------------------------------------------- its context
+
+
+async def test_what_a_child_changes_in_its_context_reaches_neither_parent_nor_siblings() -> None:
+    gate, seen = Gate(), list[tuple[str, list[str]]]()
+
+    async def judged(action: RunAction, context: RunContext) -> PolicyDecision:
+        seen.append((context.agent_chain[-1], list(context.permissions["fs.read"]["paths"])))
+        if action.name == "spoil":
+            context.permissions["fs.read"]["paths"].append("/etc")
+        return PolicyDecision("allow", "seen", "watching")
+
+    watching = SimpleNamespace(evaluate=judged)
+    kids = [
+        agent(call("spoil"), "done", name=name, policy=watching, tools=[Tool.from_callable(lambda: "ok", name="spoil")])
+        for name in ("first", "second")
+    ]
+    context = RunContext(permissions={"fs.read": {"paths": ["/data"]}})
+    handle = parent(gate, *kids, policy=CapabilityPolicy()).start_run("go", context=context)
+    await gate.reached.wait()
+    for name in ("first", "second"):
+        assert (await (await handle.spawn(name, "do it")).result()).state.value == "completed"
+    gate.opened.set()
+    await handle.result()
+    assert seen == [("first", ["/data"]), ("second", ["/data"])]
+    assert handle.context.permissions == context.permissions == {"fs.read": {"paths": ["/data"]}}

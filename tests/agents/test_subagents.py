@@ -37,10 +37,12 @@ from protolink import (
     SubagentLimits,
     TaskState,
     Tool,
+    ToolExecution,
     UncertainExecutionError,
 )
 from protolink.journal import InMemoryDurableStore
 from protolink.llms import MockLLM
+from protolink.tools import PreparedTool
 
 
 def look() -> str:
@@ -357,3 +359,33 @@ def test_name_of_a_child_has_no_slash() -> None:
     with pytest.raises(ValueError, match="'a/b' holds a '/'"):
         agent("x", subagents=[agent("y", name="a/b")])
     assert agent("x", name="a/b").name == "a/b"
+
+
+@pytest.mark.parametrize("durable", [False, True])
+async def test_what_a_childs_tool_changes_in_its_context_stays_with_the_child(durable: bool) -> None:
+    seen: list[tuple[str, Any, Any]] = []
+
+    def noting(name: str, *, spoil: bool = False) -> PreparedTool:
+        async def execute(execution: ToolExecution) -> str:
+            context = execution.context
+            seen.append((name, list(context.permissions["fs.read"]["paths"]), list(context.metadata["notes"])))
+            if spoil:
+                context.permissions["fs.read"]["paths"].append("/etc")
+                context.metadata["notes"].append("spoiled")
+            return name
+
+        def prepare(arguments: dict[str, Any], context: RunContext) -> RunAction:
+            return RunAction(kind="tool.call", name=name, payload={"arguments": arguments})
+
+        return PreparedTool(look, name=name, prepare=prepare, execute=execute, capabilities=())
+
+    kid = agent(call("spoil"), "done", name="kid", tools=[noting("spoil", spoil=True)])
+    store = {"durability": InMemoryDurableStore()} if durable else {}
+    parent = agent(
+        call("before"), delegate("kid"), call("after"), "done",
+        tools=[noting("before"), noting("after")], subagents=[kid], **store,
+    )  # fmt: skip
+    mine = RunContext(permissions={"fs.read": {"paths": ["/data"]}}, metadata={"notes": ["mine"]})
+    assert await parent.invoke("go", context=mine) == "done"
+    assert seen == [(name, ["/data"], ["mine"]) for name in ("before", "spoil", "after")]
+    assert mine.permissions == {"fs.read": {"paths": ["/data"]}}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
 
@@ -17,6 +17,7 @@ from protolink import (
     RunManager,
     UncertainExecutionError,
 )
+from protolink.models.ids import iso_from_seconds
 from protolink.runtime import RunContext
 from protolink.tools import PreparedTool, Tool, ask_user_tool
 
@@ -137,6 +138,36 @@ async def test_obstacles_are_the_owner_and_what_has_changed(inferred: Any) -> No
     await agent.resume("run-1", request_id=pause.interruption.request_id, answer="CSV")
     ended = RunManager(inferred.agent(tools, execution_version="2")).obstacles("run-1")
     assert ended == {"owned_until": None, "changes": [], "problem": None}
+
+
+async def test_terms_tell_the_ends_of_requests(scene: Any, clock: Any) -> None:
+    def expiring(arguments: dict[str, Any], context: Any) -> RunAction:
+        return RunAction("tool.call", "publish", {"arguments": arguments}, metadata={"expires_in": 60})
+
+    limited = scene.agent([scene.publish(action_builder=expiring)], CALL, policy=ASK, clock=clock)
+    pause = await scene.pause(limited)
+    deadlines = {pause.interruption.request_id: iso_from_seconds(clock.now() + 60)}
+    assert RunManager(limited).terms("run-1") == {"deadlines": deadlines, "rerunnable": []}
+
+
+async def test_requests_without_an_end_have_no_terms(scene: Any) -> None:
+    await scene.pause(fresh(scene, CALL, policy=ASK))
+    assert RunManager(fresh(scene, policy=ASK)).terms("run-1") == {"deadlines": {}, "rerunnable": []}
+
+
+@pytest.mark.parametrize("idempotent", [True, False])
+async def test_only_uncertain_idempotent_actions_may_run_again(scene: Any, tape: Any, idempotent: bool) -> None:
+    tools = [scene.publish(idempotent=idempotent)]
+    await scene.begin(scene.agent(tools, CALL, durability=tape))
+    running = tape.first(lambda status, data: [e["state"] for e in data["actions"].values()] == ["executing"])
+    agent = scene.agent(tools, durability=tape.after(running))
+    with pytest.raises(UncertainExecutionError) as caught:
+        await agent.resume("run-1")
+    manager = RunManager(agent)
+    assert manager.terms("run-1")["rerunnable"] == ([caught.value.action_id] if idempotent else [])
+    if idempotent:
+        await agent.resume("run-1", rerun=caught.value.action_id)
+        assert manager.terms("run-1")["rerunnable"] == []
 
 
 async def test_models_that_cannot_be_made_here_leave_a_run_to_be_looked_at(inferred: Any) -> None:
@@ -327,6 +358,8 @@ async def test_listing_takes_filters_and_no_lease(direct: Any) -> None:
     for limit in (0, 1001):
         with pytest.raises(ValueError, match="limit"):
             RunManager(agent).list(limit=limit)
+    with pytest.raises(TypeError, match="status must be text or None"):
+        RunManager(agent).list(status=["completed"])  # type: ignore[arg-type]
     store.release("run-2", token)
 
 
@@ -339,6 +372,23 @@ async def test_a_store_without_a_list_serves_everything_else(scene: Any, tape: A
     assert manager.inspect("run-1")["status"] == "input-required"
     found = await manager.resume("run-1", request_id=pause.interruption.request_id, answer="CSV")
     assert found["status"] == "completed"
+
+
+@pytest.mark.claim("MGR-010")
+async def test_a_store_of_four_methods_may_add_a_list(scene: Any, tape: Any) -> None:
+    class Listed(type(tape)):  # type: ignore[misc]
+        asked: ClassVar[list[dict[str, Any]]] = []
+
+        def list(self, **filters: Any) -> Any:
+            self.asked.append(filters)
+            return [self.get(run_id) for run_id in self.runs]
+
+    store = Listed()
+    await scene.pause(fresh(scene, QUESTION, durability=store))
+    [found] = RunManager(fresh(scene, durability=store)).list(status="input-required", limit=7)
+    assert (found["run_id"], found["status"]) == ("run-1", "input-required")
+    [asked] = store.asked
+    assert (asked["status"], asked["limit"]) == ("input-required", 7)
 
 
 @pytest.mark.claim("MGR-001")

@@ -121,7 +121,22 @@ async def test_part_that_fails_to_stop_does_not_keep_the_others_running() -> Non
     await group.close()
 
 
-@pytest.mark.claim("GRP-011", "GRP-005")
+@pytest.mark.claim("GRP-005")
+async def test_canceled_handle_ends_its_run_and_no_other() -> None:
+    bench = Bench()
+    async with AgentGroup([bench.agent]) as group:
+        stopped, kept = group.run("worker", bench.task("a")), group.run("worker", bench.task("b"))
+        await bench.reached("a", "b")
+        await stopped.cancel("enough")
+        assert (bench.gates["a"].canceled, bench.gates["b"].canceled) == (True, False)
+        assert (stopped.done, kept.done) == (True, False)
+        assert (await stopped.result()).status == "canceled"
+        assert stopped.task.metadata["cancel_reason"] == "enough"
+        bench.let("b")
+        assert (await kept.result()).output == "b"
+
+
+@pytest.mark.claim("GRP-011")
 async def test_leaving_cancels_the_runs_of_the_group() -> None:
     bench = Bench()
     async with AgentGroup([bench.agent], limits=GroupLimits(max_concurrent_runs=1)) as group:

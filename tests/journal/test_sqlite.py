@@ -253,6 +253,35 @@ def test_damage_is_told_and_other_runs_stay_readable(path: Path, open_store: Any
     assert ["error" in listed.data for listed in store.list()] == [False, True]
 
 
+@pytest.mark.parametrize("value", ["x'ff'", "CAST(x'ff' AS TEXT)"], ids=["bytes", "no Unicode"])
+@pytest.mark.parametrize("column", ["run_id", "agent_name", "status", "schema", "epoch", "lease_expires", "document"])
+def test_a_damaged_record_is_listed_with_its_error_beside_the_others(
+    path: Path, open_store: Any, one_call: Any, column: str, value: str
+) -> None:
+    store = open_store()
+    write(store, one_call())
+    write(store, one_call("run-2"), "run-2")
+    statement(path, f"UPDATE protolink_runs SET {column} = {value} WHERE run_id = 'run-1'")
+    sound, damaged = store.list()
+    assert (sound.run_id, sound.status, "error" in sound.data) == ("run-2", "completed", False)
+    assert f"damaged at its record ({column})" in damaged.data["error"]
+    assert all(isinstance(text, str) for text in (damaged.run_id, damaged.agent_name, damaged.status))
+    if column != "run_id":
+        for read in (store.get, lambda run_id: store.open(run_id, "assistant", create=False)):
+            with pytest.raises(StoreCorruptError, match="Other runs of the store can still be read"):
+                read("run-1")
+
+
+@pytest.mark.parametrize("document", ["{", "[]", "7"])
+def test_a_document_that_is_none_is_told(path: Path, open_store: Any, document: str) -> None:
+    store = open_store()
+    store.release("run-1", store.acquire("run-1", "assistant", {"version": 1})[0])
+    statement(path, f"UPDATE protolink_runs SET document = '{document}'")
+    with pytest.raises(StoreCorruptError, match="'run-1' is damaged at its document"):
+        store.get("run-1")
+    assert ["error" in listed.data for listed in store.list()] == [True]
+
+
 def test_opening_a_damaged_run_gives_it_back(path: Path, open_store: Any, one_call: Any) -> None:
     store = open_store()
     write(store, one_call())

@@ -430,6 +430,13 @@ def test_listing_needs_no_lease(store: Any) -> None:
     assert len(store.list()) == 1
 
 
+@pytest.mark.parametrize("wrong", [7, [], b"completed", {}])
+@pytest.mark.parametrize("name", ["status", "agent_name"])
+def test_a_list_is_narrowed_by_text(store: Any, name: str, wrong: Any) -> None:
+    with pytest.raises(TypeError, match=f"{name} must be text or None"):
+        store.list(**{name: wrong})
+
+
 @pytest.mark.parametrize("limit", [0, 1001, -1, True, 1.0, "5"])
 def test_unusable_limits_are_refused(store: Any, limit: Any) -> None:
     with pytest.raises(ValueError):

@@ -46,16 +46,22 @@ class ActiveTasks:
         return tuple(self._tasks)
 
     def get(self, task_id: str) -> Active | None:
-        return self._tasks.get(task_id)
+        return self._tasks.get(task_id) if isinstance(task_id, str) else None
 
     @contextmanager
     def register(self, task: Task) -> Iterator[Active]:
-        """The owning coroutine may register its task again; anybody else gets TaskAlreadyRunningError."""
+        """The owning coroutine may register its task again; anybody else gets TaskAlreadyRunningError.
+
+        TypeError for anything but a Task.
+        """
+        if not isinstance(task, Task):
+            raise TypeError(f"an agent runs a Task, not {type(task).__name__}; Task.create_infer() makes one")
         owner = asyncio.current_task()
         found = self._tasks.get(task.id)
         if found is None:
-            found = self._tasks[task.id] = Active(task, owner, number=self._numbers.get(task.id, 1))
-        elif found.owner is not owner:
+            # Another thread may have entered it since: then that entry stands, and this one is refused.
+            found = self._tasks.setdefault(task.id, Active(task, owner, number=self._numbers.get(task.id, 1)))
+        if found.owner is not owner:
             raise TaskAlreadyRunningError(f"Task '{task.id}' is running already")
         found.depth += 1
         try:
@@ -81,7 +87,7 @@ class ActiveTasks:
 
     async def cancel(self, task_id: str, reason: str | None) -> Task:
         """Signal the task and wait until it has ended, except when it is canceled from inside itself."""
-        found = self._tasks.get(task_id) if isinstance(task_id, str) else None
+        found = self.get(task_id)
         if found is None:
             raise TaskNotFoundError(f"No task '{task_id}' is running here: it has not started, or has ended")
         if found.loop is not asyncio.get_running_loop():

@@ -13,7 +13,6 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 from .._lazy import Later
-from ..drive.clock import SystemClock
 from ..drive.defaults import MAX_RESULT_BYTES, STORE_PATIENCE
 from ..drive.loop_thread import settled
 from ..llms import LLM, create_llm
@@ -29,6 +28,7 @@ from .checks import (
     checked_budget_policy,
     checked_callable,
     checked_card,
+    checked_clock,
     checked_limits,
     checked_llm,
     checked_policy,
@@ -37,10 +37,12 @@ from .checks import (
     checked_store,
     checked_telemetry,
     choice,
+    flag,
     nonblank,
     positive,
     positive_seconds,
     seconds,
+    several,
     text,
     without_streaming,
 )
@@ -155,8 +157,8 @@ class Agent:
         self.llm: LLM | None = create_llm(llm) if isinstance(llm, str) else checked_llm(llm)
         self.llm_factory = checked_callable("llm_factory", llm_factory)
         self.system_prompt: str | None = text("system_prompt", system_prompt)
-        self.override_system_prompt = override_system_prompt
-        self.expose_tool_results = expose_tool_results
+        self.override_system_prompt = flag("override_system_prompt", override_system_prompt)
+        self.expose_tool_results = flag("expose_tool_results", expose_tool_results)
         self.verbosity = choice("verbosity", verbosity, (0, 1, 2))
         self.policy = checked_policy(policy)
         self.approval_handler = checked_callable("approval_handler", approval_handler)
@@ -170,10 +172,10 @@ class Agent:
         self.yield_after_steps = positive("yield_after_steps", yield_after_steps)
         self.execution_version = nonblank("execution_version", execution_version)
         self.budget_policy: Any = BudgetPolicy() if budget_policy is UNSET else checked_budget_policy(budget_policy)
-        self.parallel_tool_calls = parallel_tool_calls
+        self.parallel_tool_calls = flag("parallel_tool_calls", parallel_tool_calls)
         self.max_result_bytes = positive("max_result_bytes", max_result_bytes) or MAX_RESULT_BYTES
         self.store_patience = seconds("store_patience", store_patience)
-        self.clock: Clock = clock or SystemClock()
+        self.clock = checked_clock(clock)
         self.storage = checked_storage(storage)
         self.storage_given = storage is not None
         self._state = State.of(state)
@@ -181,7 +183,7 @@ class Agent:
         self._executor: futures.ThreadPoolExecutor | None = None
         self.skills = choice("skills", skills, ("auto", "fixed"))
         self.sync_execution = choice("sync_execution", sync_execution, ("inline", "thread"))
-        self.roster = Roster(self, tools or (), subagents or (), self.sync_execution)
+        self.roster = Roster(self, several("tools", tools), several("subagents", subagents), self.sync_execution)
         self.sync = SyncAgent(self)
         self._active = ActiveTasks()
         self.network = Network(
@@ -303,14 +305,18 @@ class Agent:
         """Do it and return the result: the final answer, or a tool's result.
 
         Raises TaskExecutionError for a failed or canceled task, RunInterrupted for a durable pause, and the typed
-        errors of budgets, policies and models.
+        errors of budgets, policies and models; TypeError for a message that is no text, or arguments that are none.
         """
         if session_id is None and getattr(context, "session_id", None) is None:
             session_id = DEFAULT_SESSION
         how: dict[str, Any] = {"session_id": session_id, "budget": budget, "context": context}
         if part_type == "infer":
+            if not isinstance(message, str):
+                raise TypeError(f"invoke takes text, not {type(message).__name__}")
             task = Task.create_infer(prompt=message, **how)
-        elif part_type == "tool_call" and tool_name is not None:
+        elif part_type == "tool_call" and isinstance(tool_name, str):
+            if not isinstance(tool_args or {}, Mapping):
+                raise TypeError(f"tool_args must be a mapping, not {type(tool_args).__name__}")
             task = Task.create_tool_call(tool_name=tool_name, args=dict(tool_args or {}), **how)
         else:
             raise ValueError("part_type must be 'infer', or 'tool_call' with a tool_name")
@@ -331,7 +337,9 @@ class Agent:
 
     async def authorize_action(self, action: RunAction, context: RunContext | None = None) -> ActionAuthorization:
         """Policy and approval for an action that application code performs itself."""
-        return await ActionAuthorizer(self.policy, self.approval_handler).authorize(action, context or RunContext())
+        return await ActionAuthorizer(self.policy, self.approval_handler).authorize(
+            action, RunContext() if context is None else context
+        )
 
     async def run_task(self, task: Task) -> Task:
         """Run a task and return it, the same object. Durable pauses come back as ``input-required``.

@@ -5,11 +5,12 @@ from __future__ import annotations
 import math
 import os
 import urllib.parse
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from .. import journal
+from ..drive.clock import SystemClock
 from ..llms import LLM
 from ..models import AgentCapabilities, AgentCard
 from ..runtime import CapabilityPolicy
@@ -17,7 +18,11 @@ from ..storage import InMemoryStorage, Storage
 from ..telemetry import Telemetry
 from .limits import SubagentLimits
 
+if TYPE_CHECKING:
+    from ..drive.ports import Clock
+
 _STORE_METHODS = ("get", "acquire", "save", "release")
+_CLOCK_METHODS = ("now", "sleep_until", "call_at")
 
 
 def checked_card(
@@ -93,6 +98,29 @@ def checked_store(durability: Any) -> Any:
     raise TypeError(
         f"durability must be a path or offer {', '.join(_STORE_METHODS)}; {type(durability).__name__} does not"
     )
+
+
+def checked_clock(clock: Any) -> Clock:
+    if clock is None:
+        return SystemClock()
+    if missing := [method for method in _CLOCK_METHODS if not callable(getattr(clock, method, None))]:
+        raise TypeError(f"clock must have {', '.join(_CLOCK_METHODS)}; {type(clock).__name__} lacks {missing[0]}")
+    found: Clock = clock
+    return found
+
+
+def flag(name: str, value: Any) -> bool:
+    if not isinstance(value, bool):
+        raise ValueError(f"{name} must be True or False, not {type(value).__name__}")
+    return value
+
+
+def several(name: str, value: Any) -> Iterable[Any]:
+    if value is None:
+        return ()
+    if isinstance(value, (str, bytes)) or not isinstance(value, Iterable):
+        raise TypeError(f"{name} must be a list or another iterable, not {type(value).__name__}")
+    return value
 
 
 def choice(name: str, value: Any, allowed: tuple[Any, ...]) -> Any:

@@ -118,6 +118,7 @@ class Spawned:
         context.session_id = new_id("session")
         context.trace_id = context.trace_id or RunContext.from_task(driver.run.task).trace_id
         task = Task.create_infer(prompt=prompt, context=context)
+        context = RunContext.from_task(task)  # from now on the child's own: neither side can change the other's
         tell = self._teller(context)
         feed = self._feed(child, task, context)
         if child.handles_itself:

@@ -123,7 +123,10 @@ class StoredRuns:
         """The events of a stored run with a number above ``after``, in order; of a child, those of it and below it.
 
         Numbers are those of the root's stream, and so is everything in them, the task in a final status included.
+        TypeError for an ``after`` that is no whole number.
         """
+        if isinstance(after, bool) or not isinstance(after, int):
+            raise TypeError(f"after is the number of an event, not {type(after).__name__}")
         records = self.records(run_id)
         run = start(records[0])
         context = RunContext.from_dict(run.root.context)
@@ -224,7 +227,9 @@ def _within(run: Run, run_id: str | None, above: str) -> bool:
     return run_id is not None
 
 
-def _receipt(action_id: str, result: Any, unchanged: str | None) -> f.Reconciled:
+def _receipt(action_id: Any, result: Any, unchanged: str | None) -> f.Reconciled:
+    if not isinstance(action_id, str):
+        raise TypeError(f"an action id is text, not {type(action_id).__name__}")
     if (result is UNSET) == (unchanged is None):
         raise ValueError("reconcile with result=, what the action returned, or with unchanged=, why it did nothing")
     if unchanged is None:

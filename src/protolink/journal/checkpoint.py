@@ -88,12 +88,20 @@ def _child(row: RunRow, run: Run) -> RunCheckpoint:
 
 def damaged(row: RunRow, error: DurableExecutionError) -> RunCheckpoint:
     """What a list shows for a run that cannot be read."""
-    return RunCheckpoint(row.run_id, row.agent_name, row.status, {"version": row.schema, "error": str(error)})
+    run_id, name, status = (
+        text if isinstance(text, str) else repr(text) for text in (row.run_id, row.agent_name, row.status)
+    )
+    return RunCheckpoint(run_id, name, status, {"version": row.schema, "error": str(error)})
 
 
 def _document(row: RunRow) -> dict[str, Any]:
-    found: Any = json.loads(row.document) if row.document is not None else {}
-    return dict(found)
+    try:
+        found: Any = json.loads(row.document) if row.document is not None else {}
+    except ValueError as error:
+        raise rows.corrupt(row, "its document", f"no JSON: {error}") from error
+    if not isinstance(found, dict):
+        raise rows.corrupt(row, "its document", "no JSON object")
+    return found
 
 
 def news(stored: Stored, data: dict[str, Any], at: float) -> list[Record]:

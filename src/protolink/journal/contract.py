@@ -105,6 +105,12 @@ def checked_lease(seconds: float) -> float:
     return float(seconds)
 
 
+def checked_filter(label: str, value: Any) -> None:
+    """What a list is narrowed by: text, or None for no narrowing. Else TypeError."""
+    if value is not None and not isinstance(value, str):
+        raise TypeError(f"{label} must be text or None, not {type(value).__name__}")
+
+
 def checked_limit(limit: int) -> int:
     """How many runs to list: 1 to 1000, else ValueError."""
     if isinstance(limit, bool) or not isinstance(limit, int) or not 1 <= limit <= 1000:

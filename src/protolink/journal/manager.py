@@ -19,7 +19,7 @@ from ..models.redaction.provider_keys import without_keys
 from ..models.unset import UNSET
 from ..runtime import RunEvent
 from .adapter import checkpoint_of, inventory_of, owned_until
-from .contract import DurableStore, RunCheckpoint, checked_limit
+from .contract import DurableStore, RunCheckpoint, checked_filter, checked_limit
 
 #: ``list`` is a method's name here.
 Projections = list[dict[str, Any]]
@@ -79,6 +79,7 @@ class RunManager:
         A run that cannot be read is listed with its ``error``.
         """
         checked_limit(limit)
+        checked_filter("status", status)
         inventories = [
             _dated(inventory_of(agent.durability, status=status, agent_name=agent.name, limit=limit))
             for agent in self._agents.values()
@@ -110,6 +111,19 @@ class RunManager:
             "owned_until": None if until is None else iso_from_seconds(until),
             "changes": changes,
             "problem": problem,
+        }
+
+    def terms(self, run_id: str) -> dict[str, Any]:
+        """What decisions about a stopped run are open: ``{deadlines, rerunnable}``.
+
+        ``deadlines``: by request id, until when a pending request takes a response (ISO 8601); those without an end are
+        absent. ``rerunnable``: ids of uncertain actions that ``resume(run_id, rerun=...)`` may run again.
+        """
+        run = self._agent(run_id).runs.stored(run_id)
+        ends = {request.id: request.expires for request in run.requests.values()}
+        return {
+            "deadlines": {key: iso_from_seconds(end) for key, end in ends.items() if end is not None},
+            "rerunnable": [key for key in sorted(run.uncertain) if run.actions[key].idempotent and run.cancel is None],
         }
 
     def _changes(self, agent: DurableAgent, run: Run) -> tuple[Projections, str | None]:

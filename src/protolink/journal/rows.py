@@ -8,6 +8,7 @@ from __future__ import annotations
 import sqlite3
 from collections.abc import Iterator, Sequence
 from dataclasses import fields
+from types import NoneType
 from zlib import crc32
 
 from ..errors import DurableExecutionError, RunBusyError, StoreCorruptError
@@ -74,6 +75,14 @@ class Batch:
 
 _NAMES = [field.name for field in fields(RunRow)]
 _COLUMNS = ", ".join(_NAMES)
+_TEXT, _MAYBE_TEXT, _NUMBER = (str,), (str, NoneType), (int, float)
+#: What is read from a row; a broken identity is one that cannot be compared.
+_KINDS: dict[str, tuple[type, ...]] = {
+    **dict.fromkeys(("run_id", "agent_name", "status"), _TEXT),
+    **dict.fromkeys(("root_run_id", "document"), _MAYBE_TEXT),
+    **dict.fromkeys(("schema", "epoch", "heartbeat"), (int,)),
+    **dict.fromkeys(("lease_expires", "lease_seconds"), _NUMBER),
+}
 #: Everything but the number, which SQLite gives.
 _INSERT = f"INSERT INTO protolink_runs ({', '.join(_NAMES[1:])}) VALUES ({', '.join('?' * len(_NAMES[1:]))})"
 
@@ -83,13 +92,19 @@ def find(db: sqlite3.Connection, run_id: str) -> RunRow | None:
     if found is None:
         return None
     row = RunRow(*found)
-    if not isinstance(row.lease_expires, (int, float, type(None))) or not isinstance(row.epoch, int):
-        raise StoreCorruptError(f"The record of run '{run_id}' is damaged", run_id=run_id, place="protolink_runs")
+    check(row)
     return row
 
 
+def check(row: RunRow) -> None:
+    """StoreCorruptError when a column holds what never was written there; SQLite takes any value in any column."""
+    for name, kinds in _KINDS.items():
+        if not isinstance(getattr(row, name), kinds):
+            raise corrupt(row, f"its record ({name})", f"it is {type(getattr(row, name)).__name__}")
+
+
 def roots(db: sqlite3.Connection, status: str | None, agent_name: str | None, limit: int) -> list[RunRow]:
-    """Runs that are nobody's child, the newest first."""
+    """Runs that are nobody's child, the newest first; unchecked."""
     wanted = ["root_run_id IS NULL"]
     if status is not None:
         # The index of states is used where the query says, word for word, that it leaves nothing out.

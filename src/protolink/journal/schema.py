@@ -67,7 +67,7 @@ def _translated(error: sqlite3.Error, path: str) -> DurableExecutionError:
     primary = code & 0xFF if code is not None else None
     if primary == sqlite3.SQLITE_TOOBIG:
         return DurableExecutionError(f"Too large for one row of the store {path}: {error}")
-    if primary in _CORRUPT or (primary is None and type(error) is sqlite3.DatabaseError):
+    if primary in _CORRUPT or (primary is None and type(error) in (sqlite3.DatabaseError, sqlite3.OperationalError)):
         return StoreCorruptError(f"The store {path} is damaged or no store of runs: {error}", place=path)
     if primary is None:
         return DurableExecutionError(f"The store {path} is not open: {error}")

@@ -217,7 +217,17 @@ class ReadOnlyFile:
 
 def _connect(path: str, mode: str, busy_seconds: float) -> sqlite3.Connection:
     uri = f"file:{quote(path)}?mode={mode}"
-    return sqlite3.connect(uri, uri=True, timeout=busy_seconds, isolation_level=None, check_same_thread=False)
+    found = sqlite3.connect(uri, uri=True, timeout=busy_seconds, isolation_level=None, check_same_thread=False)
+    found.text_factory = _text
+    return found
+
+
+def _text(raw: bytes) -> str | bytes:
+    """What is no text stays bytes: one damaged row must not hide the others of a list."""
+    try:
+        return raw.decode()
+    except UnicodeDecodeError:
+        return raw
 
 
 def _snapshot(connection: sqlite3.Connection, work: Work[T], path: str) -> T:

@@ -20,7 +20,7 @@ from ..errors import CheckpointMismatchError, DurableExecutionError, RunBusyErro
 from ..models import json
 from . import checkpoint, codec, owner, rows
 from .checkpoint import Stored
-from .contract import RunCheckpoint, checked_lease, checked_limit, checked_name
+from .contract import RunCheckpoint, checked_filter, checked_lease, checked_limit, checked_name
 from .lease import LeaseWatch
 from .rows import FINISHED, Batch, Claim, RunRow
 from .writer import Work
@@ -119,6 +119,8 @@ class RunStore:
     def list(self, *, status: str | None = None, agent_name: str | None = None, limit: int = 20) -> Checkpoints:
         """Root runs, the newest first, at most ``limit`` (1 to 1000). The data of a damaged one is an ``error``."""
         checked_limit(limit)
+        checked_filter("status", status)
+        checked_filter("agent_name", agent_name)
         found = self._database.read(lambda db: [_listed(db, row) for row in rows.roots(db, status, agent_name, limit)])
         return [item if isinstance(item, RunCheckpoint) else _shown(item) for item in found]
 
@@ -328,6 +330,7 @@ def _stored(db: sqlite3.Connection, row: RunRow) -> Stored:
 
 def _listed(db: sqlite3.Connection, row: RunRow) -> Stored | RunCheckpoint:
     try:
+        rows.check(row)
         return _stored(db, row)
     except StoreCorruptError as error:
         return checkpoint.damaged(row, error)
