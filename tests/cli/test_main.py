@@ -50,6 +50,33 @@ def test_missing_package_names_the_extra(desk: Any, package: str) -> None:
     assert "Traceback" not in found.stderr
 
 
+def test_an_output_that_takes_no_more_is_told_in_one_line(desk: Any) -> None:
+    full = (
+        "import errno, io, sys\n"
+        "class Full(io.StringIO):\n"
+        "    def write(self, text): raise OSError(errno.ENOSPC, 'No space left on device')\n"
+        "sys.stdout = Full()\n"
+        "from protolink.cli import main; main()"
+    )
+    for words in (("run", "list"), ("run", "list", "--json")):
+        found = desk.process(*words, "--factory", desk.factory, python=("-c", full))
+        assert found.returncode == 1
+        assert found.stderr == "protolink: the output could not be written: No space left on device\n"
+
+
+def test_a_closed_output_takes_everything(desk: Any) -> None:
+    closed = "import sys; sys.stdout = None; from protolink.cli import main; main()"
+    found = desk.process("run", "list", "--factory", desk.factory, python=("-c", closed))
+    assert (found.returncode, found.stdout, found.stderr) == (0, "", "")
+
+
+def test_an_output_of_another_encoding_shows_codes_for_what_it_cannot_show(desk: Any) -> None:
+    desk.start("ask", "läuft ✓")
+    found = desk.process("run", "list", "--factory", desk.factory, PYTHONIOENCODING="ascii")
+    assert found.returncode == 0, found.stderr
+    assert "l\\xe4uft \\u2713" in found.stdout
+
+
 def test_own_missing_module_is_not_hidden(desk: Any) -> None:
     # A defect of ours must not look like a package that somebody forgot to install.
     blocked = "import sys; sys.modules['protolink.cli.run'] = None; from protolink.cli import main; main()"

@@ -52,6 +52,21 @@ def test_diff_as_json_has_the_differences_with_values_redacted(store: Path) -> N
     assert SECRET not in found.stdout
 
 
+@pytest.mark.parametrize("view", [(), ("--json",)])
+def test_diff_masks_what_a_name_beside_it_tells(tmp_path: Path, view: tuple[str, ...]) -> None:
+    reports = SQLiteRunStore(tmp_path / "pairs.db")
+    for run_id in ("run_1", "run_2"):
+        secret = f"{SECRET}-{run_id}"
+        headers = [["Authorization", secret], ["Cookie", secret]]
+        payload = {"headers": headers, "form": [{"name": "pwd", "value": secret}], "argv": ["--otp", secret]}
+        event = RunEvent("task.progress", run_id=run_id, payload=payload)
+        reports.save_report(RunReport.from_events([event], metadata={"tokens": [secret, run_id]}), run_id=run_id)
+    found = run("diff", "run_1", "run_2", "--store", str(tmp_path / "pairs.db"), *view)
+    assert found.exit_code == 1
+    assert found.stdout.count("[REDACTED]") == 12
+    assert SECRET not in found.stdout
+
+
 def test_equal_reports_match(store: Path) -> None:
     assert run("diff", "run_1", "run_1", "--store", str(store)).exit_code == 0
     told = json.loads(run("diff", "run_1", "run_1", "--store", str(store), "--json").stdout)
@@ -112,8 +127,22 @@ def test_a_store_that_cannot_be_read_is_named_and_counts_as_no_difference(store:
         db.execute("DROP TABLE protolink_run_reports" if damage == "no table" else damaged)
         db.commit()
         db.close()
-    for command, code in ((("diff", "run_1", "run_2"), 2), (("replay", "run_1"), 1)):
+    for command, code in ((("diff", "run_1", "run_2"), 2), (("replay", "run_1"), 1), (("list",), 1)):
         found = run(*command, "--store", str(store))
         assert found.exit_code == code
         assert str(store) in found.stderr
         assert found.stdout == ""
+
+
+@pytest.mark.parametrize(("command", "code"), [(("diff", "run_1", "run_2"), 2), (("replay", "run_2"), 1)])
+@pytest.mark.parametrize("damaged", ['{"foo": 1}', "[]", "{"])
+def test_a_stored_report_that_is_none_is_named_with_its_run(
+    store: Path, command: tuple[str, ...], code: int, damaged: str
+) -> None:
+    db = sqlite3.connect(store)
+    db.execute("UPDATE protolink_run_reports SET report_json = ? WHERE run_id = 'run_2'", (damaged,))
+    db.commit()
+    db.close()
+    found = run(*command, "--store", str(store))
+    assert (found.exit_code, found.stdout) == (code, "")
+    assert "The report stored under 'run_2' is damaged" in " ".join(found.stderr.split())

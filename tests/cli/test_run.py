@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from protolink import RunContext, SQLiteDurableStore, Task
+from protolink import RunContext, RunManager, SQLiteDurableStore, Task
 from protolink.cli.exits import FAILED, OK, UNCERTAIN, USAGE, WAITS
 from protolink.models.ids import iso_from_seconds
 from protolink.runtime import RunReport
@@ -330,6 +330,15 @@ class TestWhy:
         assert "Changed: version (the application declares another execution_version)." in told
         monkeypatch.delenv("VERSION")
         assert "Changed" not in desk.json("why", "run-1")["why"]
+
+    def test_end_of_a_request_is_told(self, desk: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+        desk.start("Hello", "run-1")
+        _, request, *_ = desk.pending("run-1")
+        terms = {"deadlines": {request: "2026-01-02T03:04:05.678000+00:00"}, "rerunnable": []}
+        monkeypatch.setattr(RunManager, "terms", lambda manager, run_id: terms)
+        found = desk.json("why", "run-1")
+        assert "The time for that ended at 2026-01-02 03:04:05 UTC" in found["why"]
+        assert found["command"] == "protolink run resume run-1 --factory cli_app:application"
 
     def test_completed_run_points_to_its_events(self, desk: Any) -> None:
         desk.start("Hello", "run-1")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import shutil
+import subprocess
 import sys
 from pathlib import Path
 from typing import Any
@@ -82,6 +84,20 @@ def test_command_quotes_what_a_shell_would_split() -> None:
     assert found.command == "protolink run resume run-1 --factory 'app:make; rm'"
 
 
+@pytest.mark.parametrize("run_id", ["run-1", "--json", "it's \\ a\x1b[1m\u202eb\n", "x y", "ünï"])
+def test_command_can_be_copied_whatever_the_id_is(run_id: str) -> None:
+    command = Commands("app:make", "printf '<%s>'").run("reconcile", run_id, "--result", "{}", action="action-1")
+    assert command.isprintable()
+    shell = shutil.which("bash")
+    if shell is None:
+        pytest.skip("there is no bash to copy it into")
+    words = subprocess.run([shell, "-c", command], capture_output=True, check=True).stdout.decode()[1:-1].split("><")
+    assert words[:2] == ["run", "reconcile"]
+    ids = words[words.index("--") + 1 :] if "--" in words else words[2:4]
+    assert ids == [run_id, "action-1"]
+    assert words.index("--result") + 1 == words.index("{}")
+
+
 @pytest.mark.parametrize(
     ("called", "again"),
     [
@@ -131,3 +147,43 @@ def test_changed_parts_are_named_with_what_they_break() -> None:
     changes = [{"part": "tool:publish", "old": "1", "new": "2", "breaking": True, "reason": "it may not fit"}]
     found = explain(shown("ready"), [], COMMANDS, {"owned_until": None, "changes": changes, "problem": None})
     assert "Changed: tool:publish (it may not fit). Restore that first." in found.paragraph
+
+
+def test_idempotent_action_may_be_run_again_by_the_root() -> None:
+    actions = [{"run_id": "child-1", "action_id": "a", "name": "publish", "state": "uncertain"}]
+    run, events = shown("uncertain", uncertain_actions=actions), [event("action.started", "a")]
+    again = "protolink run resume run-1 --rerun a --factory app:application"
+    found = explain(run, events, COMMANDS, terms={"deadlines": {}, "rerunnable": ["a"]})
+    assert f"declared idempotent, so that it may also be run again, policy permitting ({again})." in found.paragraph
+    assert "reconcile child-1 a" in found.command
+    for other in ([], ["b"]):
+        found = explain(run, events, COMMANDS, terms={"deadlines": {}, "rerunnable": other})
+        assert "idempotent" not in found.paragraph
+
+
+PUBLISH = {"action": {"name": "publish", "payload": {}}, "policy_decision": {"reason": "it asks"}}
+
+
+@pytest.mark.parametrize(
+    ("kind", "body", "asked", "then"),
+    [
+        ("approval", PUBLISH, "a person's approval of 'publish'", "resuming denies the action."),
+        ("input", {"question": "Which?"}, "an answer to: Which?", "resuming goes on without an answer."),
+    ],
+)
+def test_expired_request_takes_no_response_any_more(kind: str, body: dict[str, Any], asked: str, then: str) -> None:
+    waiting = [request(kind, **body), request("yield")]
+    terms = {"deadlines": {"r-1": "2026-01-02T03:04:05.678000+00:00"}, "rerunnable": []}
+    found = explain(shown("input-required", waiting=waiting), [], COMMANDS, terms=terms)
+    assert f"waited for {asked}. The time for that ended at 2026-01-02 03:04:05 UTC" in found.paragraph
+    assert then in found.paragraph
+    assert "1 more of its requests are pending." in found.paragraph
+    assert found.command == "protolink run resume run-1 --factory app:application"
+
+
+def test_request_that_will_expire_tells_until_when_it_can_be_answered() -> None:
+    terms = {"deadlines": {"r-1": "9999-01-02T03:04:05.678000+00:00"}, "rerunnable": []}
+    waiting = [request("input", question="Which?")]
+    found = explain(shown("input-required", waiting=waiting), [], COMMANDS, terms=terms)
+    assert "It takes a response until 9999-01-02 03:04:05 UTC." in found.paragraph
+    assert "--answer TEXT" in found.command

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import sqlite3
-from collections.abc import Callable
 from pathlib import Path
-from typing import Annotated, Any, TypeVar
+from typing import Annotated, Any
 
 import typer
 
@@ -15,11 +13,10 @@ from ..storage import SQLiteRunStore
 from . import show
 from .exits import FAILED, OK, USAGE
 from .output import console, fail, print_json, visible
+from .reports import read
 from .run import runs
 
 __all__ = ["runs"]
-
-T = TypeVar("T")
 
 Store = Annotated[Path, typer.Option(metavar="FILE", help="A store of run reports; it is only read.")]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
@@ -35,7 +32,7 @@ def replay(
     as_json: AsJson = False,
 ) -> None:
     """Show the timeline of a recorded run: of its report, else of its task's snapshot."""
-    source, events = _read(store, lambda found: _events(found, recorded), FAILED) or (None, [])
+    source, events = read(store, lambda found: _events(found, recorded), FAILED) or (None, [])
     if source is None:
         fail(f"There is no report and no task '{recorded}' in {store}")
     shown = [event.to_dict(redaction_policy=DEFAULT_REDACTION_POLICY) for event in events]
@@ -54,7 +51,7 @@ def diff(
 ) -> None:
     """Compare two recorded runs. Values are redacted in both views."""
     ids = (baseline, candidate)
-    reports = _read(store, lambda found: {run_id: found.get_report(run_id) for run_id in ids}, USAGE)
+    reports = read(store, lambda found: {run_id: found.get_report(run_id) for run_id in ids}, USAGE)
     reports = reports or dict.fromkeys(ids)
     missing = [run_id for run_id, report in reports.items() if report is None]
     if missing:
@@ -82,16 +79,6 @@ def _about(baseline: str, candidate: str, status: str, missing: list[str]) -> di
         "status": status,
         "missing_run_ids": missing,
     }
-
-
-def _read(store: Path, work: Callable[[SQLiteRunStore], T], code: int) -> T | None:
-    """What ``work`` finds in the store; None when there is no such file. The command ends when it cannot be read."""
-    if not store.exists():
-        return None
-    try:
-        return work(SQLiteRunStore(store, read_only=True))
-    except (sqlite3.Error, ValueError, TypeError) as error:
-        fail(f"{store} cannot be read as a store of recorded runs: {error}", code)
 
 
 def _events(store: SQLiteRunStore, recorded: str) -> tuple[str | None, list[RunEvent]]:

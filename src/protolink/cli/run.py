@@ -54,7 +54,7 @@ def list_runs(
     if (store is not None and named) or (store is None and factory is None):
         _usage("give exactly one of --factory MODULE:FUNCTION (durable runs) and --store FILE (run reports)")
     if store is not None:
-        records = performed(lambda: reports.stored(store, status, limit))
+        records = reports.stored(store, status, limit)
         if as_json:
             print_json(records)
         else:
@@ -105,7 +105,13 @@ def why(run_id: RunId, factory: Factory = None, as_json: AsJson = False) -> None
     manager = _manager(factory)
     commands = _commands(factory)
     found = performed(
-        lambda: explain(manager.inspect(run_id), manager.events(run_id), commands, manager.obstacles(run_id))
+        lambda: explain(
+            manager.inspect(run_id),
+            manager.events(run_id),
+            commands,
+            manager.obstacles(run_id),
+            manager.terms(run_id),
+        )
     )
     if as_json:
         print_json({"run_id": run_id, **found.to_dict()})
@@ -210,7 +216,8 @@ def reconcile(
         print_json(found)
         return
     show.run(console(), found)
-    console().print(f"\nRecorded. Go on with:\n  {_commands(factory).run('resume', found['run_id'])}")
+    command = _commands(factory).run("resume", found["run_id"])
+    console().print(f"\nRecorded. Go on with:\n  {command}", soft_wrap=True)
 
 
 def _manager(factory: str | None) -> RunManager:

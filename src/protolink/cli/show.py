@@ -158,8 +158,8 @@ def _status(run: Shown) -> Text:
 def _table(*names: str) -> Table:
     table = Table(box=SIMPLE_HEAD, pad_edge=False)
     for name in names:
-        # An id that is broken into lines cannot be copied.
-        table.add_column(name, overflow="fold", no_wrap=name in ("RUN", "RUN ID", "TASK ID"))
+        # An id that is broken into lines cannot be copied, nor a type searched for.
+        table.add_column(name, overflow="fold", no_wrap=name in ("RUN", "RUN ID", "TASK ID", "EVENT"))
     return table
 
 

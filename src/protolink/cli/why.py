@@ -10,12 +10,16 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from ..models.ids import utc_now
 from ..models.value import dataclass
 
 Projection = Mapping[str, Any]
 
 #: What RunManager tells of a run that nobody owns, in an application that is what it was.
 NO_OBSTACLES: Mapping[str, Any] = {"owned_until": None, "changes": (), "problem": None}
+
+#: What RunManager tells of a run in which nothing expires and nothing may be run again.
+NO_TERMS: Mapping[str, Any] = {"deadlines": {}, "rerunnable": ()}
 
 _ENDED = ("action.completed", "action.rejected", "action.failed", "action.denied", "action.canceled")
 
@@ -39,10 +43,26 @@ class Commands:
     factory: str | None
     program: str = "protolink"
 
-    def run(self, *words: str) -> str:
-        """``protolink run ...`` with the factory that was used."""
+    def run(self, verb: str, run_id: str, *options: str, action: str | None = None) -> str:
+        """``protolink run VERB RUN_ID [ACTION] ...`` with the factory that was used, to be copied into a shell."""
         own = () if self.factory is None else ("--factory", self.factory)
-        return f"{self.program} {shlex.join(['run', *words, *own])}"
+        ids = [run_id] if action is None else [run_id, action]
+        words = [*ids, *options, *own]
+        if any(found.startswith("-") for found in ids):  # ids, not options
+            words = [*options, *own, "--", *ids]
+        return f"{self.program} {' '.join(map(_quoted, ['run', verb, *words]))}"
+
+
+def _quoted(word: str) -> str:
+    """As a shell reads it. What cannot be shown is written as bytes, in the quotes that bash and zsh have for that."""
+    if word.isprintable():
+        return shlex.quote(word)
+    shown = (char if char.isprintable() else _bytes(char) for char in word.replace("\\", r"\\").replace("'", r"\'"))
+    return f"$'{''.join(shown)}'"
+
+
+def _bytes(char: str) -> str:
+    return "".join(f"\\x{byte:02x}" for byte in char.encode(errors="surrogatepass"))
 
 
 def program(called: str) -> str:
@@ -61,24 +81,29 @@ def explain(
     events: Sequence[Mapping[str, Any]],
     commands: Commands,
     obstacles: Mapping[str, Any] = NO_OBSTACLES,
+    terms: Mapping[str, Any] = NO_TERMS,
 ) -> Explanation:
-    """From the run's projection, its stored events and its ``obstacles`` (as RunManager gives them), all redacted."""
-    found = _explained(run, events, commands, obstacles["owned_until"])
+    """From the run's projection, its stored events, ``obstacles`` and ``terms`` as RunManager gives them, redacted."""
+    found = _explained(run, events, commands, obstacles["owned_until"], terms)
     text = found.paragraph + _owned(obstacles["owned_until"]) + _changed(obstacles["changes"], obstacles["problem"])
     return Explanation(text, found.command)
 
 
 def _explained(
-    run: Projection, events: Sequence[Mapping[str, Any]], commands: Commands, owned: str | None
+    run: Projection,
+    events: Sequence[Mapping[str, Any]],
+    commands: Commands,
+    owned: str | None,
+    terms: Mapping[str, Any],
 ) -> Explanation:
     run_id, head = run["run_id"], f"Run {run['run_id']} of {run['agent_name']}"
     if run["uncertain_actions"]:
-        return _uncertain(head, run, events, commands)
+        return _uncertain(head, run, events, commands, terms["rerunnable"])
     waiting = run["interruption"]
     if run["status"] == "working" and (owned is not None or waiting is None):
         return _working(head, run, events, commands, owned)
     if waiting is not None:
-        return _waiting(head, run, waiting, commands)
+        return _waiting(head, run, waiting, commands, terms["deadlines"].get(waiting["request_id"]))
     match run["status"]:
         case "completed":
             text = f"{head} is completed; nothing is left to do. {_work(run)} Its events tell what happened."
@@ -90,7 +115,9 @@ def _explained(
             return Explanation(f"{head} is {status}; resuming goes on with it.", commands.run("resume", run_id))
 
 
-def _uncertain(head: str, run: Projection, events: Sequence[Any], commands: Commands) -> Explanation:
+def _uncertain(
+    head: str, run: Projection, events: Sequence[Any], commands: Commands, rerunnable: Sequence[str]
+) -> Explanation:
     action = run["uncertain_actions"][0]
     more = len(run["uncertain_actions"]) - 1
     since = _time_of(events, action["action_id"], "action.started")
@@ -100,17 +127,26 @@ def _uncertain(head: str, run: Projection, events: Sequence[Any], commands: Comm
         "system that it acts on; then record as JSON what you found, in the form of the tool's own result, or give "
         "--unchanged TEXT instead of --result if it did nothing."
     )
+    if action["action_id"] in rerunnable:
+        again = commands.run("resume", run["run_id"], "--rerun", action["action_id"])
+        text += f" It is declared idempotent, so that it may also be run again, policy permitting ({again})."
     if more:
         text += f" {more} more of its actions are uncertain as well."
-    words = ("reconcile", action["run_id"], action["action_id"], "--result", "JSON")
-    return Explanation(text, commands.run(*words))
+    command = commands.run("reconcile", action["run_id"], "--result", "JSON", action=action["action_id"])
+    return Explanation(text, command)
 
 
-def _waiting(head: str, run: Projection, waiting: Mapping[str, Any], commands: Commands) -> Explanation:
+def _waiting(
+    head: str, run: Projection, waiting: Mapping[str, Any], commands: Commands, deadline: str | None
+) -> Explanation:
     request, run_id = waiting["request"], run["run_id"]
     binding = ("--request-id", waiting["request_id"], "--fingerprint", waiting["fingerprint"])
     more = len(run["interruptions"]) - 1
     tail = f" {more} more of its requests are pending." if more else ""
+    if deadline is not None and deadline <= utc_now():
+        return Explanation(_expired(head, waiting, deadline) + tail, commands.run("resume", run_id))
+    if deadline is not None:
+        tail = f" It takes a response until {_moment(deadline)}." + tail
     match waiting["kind"]:
         case "approval":
             action = request["action"]
@@ -136,6 +172,15 @@ def _waiting(head: str, run: Projection, waiting: Mapping[str, Any], commands: C
         case _:
             text = f"{head} has used up its work slice and waits to be given the next one."
             return Explanation(text + tail, commands.run("resume", run_id))
+
+
+def _expired(head: str, waiting: Mapping[str, Any], deadline: str) -> str:
+    if waiting["kind"] == "approval":
+        asked, then = f"a person's approval of '{waiting['request']['action']['name']}'", "denies the action"
+    else:
+        asked, then = f"an answer to: {waiting['request']['question']}", "goes on without an answer"
+    over = f"The time for that ended at {_moment(deadline)}: no response is taken any more, and resuming {then}."
+    return f"{head} waited for {asked}. {over}"
 
 
 def _unknown(events: Sequence[Any], action_id: str) -> str:
@@ -165,7 +210,7 @@ def _owned(until: str | None) -> str:
         return ""
     return (
         " A process owns the run, and renews its lease while it lives; if it is gone, everybody else has to wait "
-        f"until {until[:19].replace('T', ' ')} UTC."
+        f"until {_moment(until)}."
     )
 
 
@@ -200,7 +245,11 @@ def _time_of(events: Sequence[Any], action_id: str, type_: str) -> str:
 
 
 def _at(event: Mapping[str, Any]) -> str:
-    return f" at {event['timestamp'][:19].replace('T', ' ')} UTC"
+    return f" at {_moment(event['timestamp'])}"
+
+
+def _moment(iso: str) -> str:
+    return f"{iso[:19].replace('T', ' ')} UTC"
 
 
 def _reason(events: Sequence[Any]) -> str:
