@@ -77,9 +77,10 @@ def _pause(work: Work, purpose: str) -> Asked:
 
 def _checked(pause: Asked) -> Asked:
     if pause["kind"] == "retry":
-        why = str(pause["request"]["message"]).rstrip(".?!")
+        why = str(pause["request"]["message"])
+        why += "" if why.endswith((".", "?", "!")) else "."
         raise Astray(
-            f"The model could not be asked: {why}. The run is stored and waits. "
+            f"The model could not be asked: {why} The run is stored and waits. "
             f"Set what is wrong right ({BASE_URL}, {API_KEY}) and resume it; it goes on from here."
         )
     if pause["kind"] not in ("input", "approval"):

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import re
 import signal
+import socket
 import sqlite3
+import subprocess
 import sys
 import threading
 from collections.abc import Iterator
@@ -559,3 +562,27 @@ class TestPage:
         visitor = Visitor(server, cookies={})
         for path in STATIC.iterdir():
             assert visitor.get(f"/static/{path.name}").content == path.read_bytes()
+
+
+class TestSettings:
+    """What cannot be served is said at once, in words."""
+
+    def refused(self, folder: Path, *words: str, **known: str) -> str:
+        command = [sys.executable, "examples/fastapi_app.py", "--data", str(folder / "data"), *words]
+        kept = {"PATH": os.environ["PATH"], "PYTHONPATH": str(ROOT / "src"), "PYTHONDONTWRITEBYTECODE": "1"}
+        done = subprocess.run(command, cwd=ROOT, env={**kept, **known}, capture_output=True, text=True)
+        assert (done.returncode, done.stdout) == (1, "")
+        assert "Traceback" not in done.stderr
+        return done.stderr
+
+    def test_port_that_is_taken_is_named(self, tmp_path: Path) -> None:
+        with socket.create_server(("127.0.0.1", 0)) as taken:
+            port = str(taken.getsockname()[1])
+            assert f"Port {port} cannot be used" in self.refused(tmp_path, "--port", port)
+
+    @pytest.mark.parametrize("name", ["nobody", "openai-compatible:clever"])
+    def test_model_that_cannot_be_made_is_told_with_its_settings(self, tmp_path: Path, name: str) -> None:
+        told = self.refused(tmp_path, "--port", "0", FASTAPI_APP_MODEL=name)
+        assert "FASTAPI_APP_MODEL cannot be used" in told
+        assert "FASTAPI_APP_BASE_URL" in told
+        assert not (tmp_path / "data").exists()
