@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 from agent_support import agent, call
 
-from protolink import Agent, RunBudget
+from protolink import Agent, RunBudget, SubagentLimits
 from protolink.journal import InMemoryDurableStore
-from protolink.llms import MockLLM
+from protolink.llms import Call, MockLLM, ModelTurn
 from protolink.models import ConversationHistory
 
 TURNS = 30
@@ -73,6 +73,69 @@ async def test_a_caller_that_is_canceled_between_two_turns_stops_the_run(durable
     with pytest.raises(asyncio.CancelledError):
         await running
     assert turns[-1] == 3
+
+
+@pytest.mark.parametrize("durable", [False, True])
+async def test_it_does_not_hold_up_another_child_whose_work_is_waited_for(durable: bool) -> None:
+    """A result that is not taken in is not stored either: its effect would be uncertain after a crash."""
+    order: list[str] = []
+
+    async def slow(number: int) -> int:
+        """Look at a number, slowly."""
+        await asyncio.sleep(0)
+        return number
+
+    def played(history: ConversationHistory, system_prompt: str) -> Any:
+        turn = sum(message.role == "assistant" for message in history)
+        order.append(f"slow {turn}")
+        return call("slow", number=turn) if turn < 3 else "seen"
+
+    quick = looking(seen=lambda turn: order.append(f"quick {turn}"))
+    other = Agent(name="other", llm=MockLLM(response_callback=played), tools=[slow], verbosity=0)
+    both = [
+        Call(name, "agent_call", {"agent": name, "action": "infer", "prompt": "go"}) for name in ("watcher", "other")
+    ]
+    lead = agent(
+        ModelTurn("", tuple(both)), "done", native=True, subagents=[quick, other], parallel_tool_calls=True,
+        **({"durability": InMemoryDurableStore()} if durable else {}),
+    )  # fmt: skip
+    assert await lead.invoke("go", budget=BUDGET) == "done"
+    assert order.index("slow 3") < order.index(f"quick {TURNS // 2}")
+
+
+async def test_it_does_not_hold_up_the_end_of_work_that_is_not_wanted_any_more() -> None:
+    order: list[str] = []
+
+    async def wait() -> None:
+        """Wait until canceled."""
+        try:
+            await asyncio.Event().wait()
+        finally:
+            order.append("waited")
+
+    async def fail() -> None:
+        """Fail."""
+        await asyncio.sleep(0)
+        raise ValueError("broken")
+
+    grand = agent(call("wait"), "never", name="grand", tools=[wait])
+    two = (Call("1", "agent_call", {"agent": "grand", "action": "infer", "prompt": "go"}), Call("2", "fail", {}))
+    failing = agent(
+        ModelTurn("", two), "never", name="failing", native=True, subagents=[grand], tools=[fail],
+        parallel_tool_calls=True,
+    )  # fmt: skip
+    quick = looking(seen=lambda turn: order.append(f"quick {turn}"))
+    both = [
+        Call(name, "agent_call", {"agent": name, "action": "infer", "prompt": "go"}) for name in ("watcher", "failing")
+    ]
+    lead = agent(
+        ModelTurn("", tuple(both)), "done", native=True, subagents=[quick, failing], parallel_tool_calls=True,
+        subagent_limits=SubagentLimits(max_depth=2),
+    )  # fmt: skip
+    with pytest.raises(Exception, match="broken"):
+        await lead.invoke("go", budget=BUDGET)
+    assert "waited" in order
+    assert f"quick {TURNS // 2}" not in order  # the watcher's work is not wanted any more either
 
 
 async def test_its_errors_are_those_of_any_model() -> None:

@@ -278,3 +278,13 @@ async def test_a_subclass_is_asked_by_the_method_it_brings() -> None:
         found = llm.begin_turn(asked())
         assert not isinstance(found, ModelTurn)
         assert (await found).text == text
+
+
+async def test_a_method_that_a_test_puts_into_the_class_is_asked(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def turned(self: MockLLM, history: ConversationHistory, **options: Any) -> ModelTurn:
+        return ModelTurn("turned")
+
+    monkeypatch.setattr(MockLLM, "turn", turned)
+    found = MockLLM(default_response="scripted").begin_turn(asked())
+    assert not isinstance(found, ModelTurn)
+    assert (await found).text == "turned"

@@ -316,3 +316,14 @@ def test_the_models_limits_and_names_pass_through() -> None:
     bound = port(llm)
     assert (bound.provider, bound.model, bound.context_window) == ("mock", "m", None)
     assert (bound.max_tool_corrections, bound.max_parse_failures) == (4, 5)
+
+
+@pytest.mark.parametrize("method", ["turn", "begin_turn"])
+async def test_a_model_that_gives_no_turn_is_named(method: str) -> None:
+    async def nothing(*args: Any, **options: Any) -> None:
+        return None
+
+    llm = MockLLM()
+    setattr(llm, method, nothing if method == "turn" else lambda *args, **options: None)
+    with pytest.raises(TypeError, match=f"MockLLM.{method} gave a NoneType; it must give a ModelTurn"):
+        await replied(port(llm), asked(), None)

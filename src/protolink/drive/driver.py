@@ -341,11 +341,16 @@ class Driver:
     # ------------------------------------------------------------------------------------------------ waiting
 
     async def _let_others_go_on(self) -> None:
-        """A model that answers at once must not keep the event loop, nor hide that the caller was canceled."""
+        """A model that answers at once must not keep the event loop, hide that the caller was canceled, or hold up what
+        other work of the run has brought.
+        """
+        if self._running.tasks:
+            self._cancel_unwanted()
         try:
             await asyncio.sleep(0)
         except asyncio.CancelledError:
             self._canceled_from_outside()
+        self._drain()
 
     def _notify(self) -> None:
         if self._wake is not None and not self._wake.done():
@@ -353,9 +358,7 @@ class Driver:
 
     async def _wait(self) -> None:
         """Until something arrives, or a time comes."""
-        if self.run.asked_by or len(self.run.frames) > 1:
-            # Questions settled another way and the work of children whose parent has failed are canceled, once.
-            self._running.cancel(lambda command: not self._unwanted(command))
+        self._cancel_unwanted()
         when = wake_at(self.run, self.clock.now())
         forget = self.clock.call_at(when, self._notify) if when is not None else None
         try:
@@ -387,6 +390,11 @@ class Driver:
         finally:
             sleeper.cancel()
         self._drain()
+
+    def _cancel_unwanted(self) -> None:
+        """Questions settled another way and the work of children whose parent has failed are canceled, once."""
+        if self.run.asked_by or len(self.run.frames) > 1:
+            self._running.cancel(lambda command: not self._unwanted(command))
 
     def _unwanted(self, command: Command) -> bool:
         run = self.run

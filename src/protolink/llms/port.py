@@ -6,6 +6,7 @@ first.
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from time import perf_counter
 from typing import TYPE_CHECKING, Any
@@ -116,15 +117,22 @@ class LLMPort:
                 return self._reply(turn, _call_tokens(turn), history, started)
         except ActionParseError as error:
             raise self._misspoken(error, history, started) from error
+        if not inspect.isawaitable(turn):
+            raise self._no_turn("begin_turn", turn)
         return self._reply_later(turn, history, started)
 
     async def _reply_later(self, turn: Awaitable[ModelTurn], history: ConversationHistory, started: float) -> Reply:
         try:
             found = await turn
+            if not isinstance(found, ModelTurn):
+                raise self._no_turn("turn", found)
             calls = _call_tokens(found)
         except ActionParseError as error:
             raise self._misspoken(error, history, started) from error
         return self._reply(found, calls, history, started)
+
+    def _no_turn(self, method: str, found: Any) -> TypeError:
+        return TypeError(f"{type(self._llm).__name__}.{method} gave a {type(found).__name__}; it must give a ModelTurn")
 
     def _misspoken(self, error: ActionParseError, history: ConversationHistory, started: float) -> Misspoken:
         spoken = ModelTurn("", raw=error.raw, usage=error.usage)
