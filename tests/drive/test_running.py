@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import gc
+import warnings
+from collections.abc import Coroutine
 from typing import Any
 
 from protolink.drive.outcome import Outcome
@@ -54,6 +57,33 @@ def test_canceled_before_its_first_step_it_never_began() -> None:
     seen = asyncio.run(scene())
     assert seen.codes() == ["canceled"]
     assert not seen.running.tasks
+
+
+def test_what_never_began_leaves_nothing_that_somebody_should_have_awaited() -> None:
+    """Python warns of a coroutine that is dropped before it was ever awaited."""
+
+    async def inner() -> None:
+        raise AssertionError("it never began")
+
+    async def middle(waited: Coroutine[Any, Any, None]) -> None:
+        await waited
+
+    async def outer(waited: Coroutine[Any, Any, None]) -> Outcome:
+        await waited
+        return DONE
+
+    async def scene() -> None:
+        seen = Seen()
+        task = seen.running.start(COMMAND, outer(middle(inner())))
+        seen.running.cancel()
+        await asyncio.wait([task])
+        await asyncio.sleep(0)
+
+    with warnings.catch_warnings(record=True) as told:
+        warnings.simplefilter("always")
+        asyncio.run(scene())
+        gc.collect()
+    assert [str(warning.message) for warning in told] == []
 
 
 def test_a_signal_is_an_outcome_and_not_an_exception() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import inspect
 from collections.abc import Callable, Coroutine
 from typing import Any
 
@@ -72,7 +73,17 @@ class Running:
     def _ended(self, command: Command, task: asyncio.Task[Brought], work: Coroutine[Any, Any, Brought]) -> None:
         """A task that was canceled before its first step never ran, its own handlers neither: nothing has begun."""
         if task.cancelled():
-            work.close()
+            _abandon(work)
             if self.tasks.get(command) is task:
                 del self.tasks[command]
                 self._arrived(command, never_began(command))
+
+
+def _abandon(work: Coroutine[Any, Any, Any]) -> None:
+    """Close a coroutine that never ran, and those that it was going to wait for: nobody else will."""
+    if inspect.getcoroutinestate(work) != inspect.CORO_CREATED:
+        return
+    for waited in inspect.getcoroutinelocals(work).values():
+        if inspect.iscoroutine(waited):
+            _abandon(waited)
+    work.close()
