@@ -183,9 +183,11 @@ class Desk:
     async def follow(self, record: Record, after: int) -> AsyncGenerator[Message, None]:
         """What happens in a run behind event ``after``, across its pauses, until it has ended."""
         last: dict[str, Any] = {}
+        known = self._submitted(record.run_id)
+        handle = None if known is None or known.done else known
         while True:
             news = self._news.setdefault(record.run_id, asyncio.Event())
-            async for message in self._attempt(record, after):
+            async for message in self._attempt(record, after, handle):
                 after = after if message.number is None else message.number
                 yield message
             shown = await self.snapshot(record)
@@ -194,12 +196,14 @@ class Desk:
             if shown["status"] in ENDED:
                 return
             await news.wait()
+            begun = self._submitted(record.run_id)
+            # The next attempt, even if it is over by now: its handle still tells how the answer was written.
+            handle, known = (None if begun is known else begun), begun
             last = await self.snapshot(record)  # nobody is asked any more
             yield Message("snapshot", last)
 
-    async def _attempt(self, record: Record, after: int) -> AsyncIterator[Message]:
-        """An attempt at work as it happens; one that rests from the store."""
-        handle = self._handle(record.run_id)
+    async def _attempt(self, record: Record, after: int, handle: RunHandle | None) -> AsyncIterator[Message]:
+        """An attempt as its handle tells it; a run that rests, from the store."""
         if handle is None:
             for message in await self._stored(record, after):
                 yield message

@@ -353,6 +353,35 @@ async def test_run_whose_model_was_away_goes_on_when_it_is_told_to(tmp_path: Pat
     records.close()
 
 
+async def test_reader_who_comes_when_the_attempt_is_over_is_told_how_its_answer_was_written(tmp_path: Path) -> None:
+    records = Records(tmp_path / "desk.sqlite")
+    record, _ = records.add_run("ann", "a-request", "Please refund order 4711.")
+    async with Desk(agent.application(tmp_path, pace=QUICK), records) as desk:
+        desk.begin(record)
+        told = desk.follow(record, 0)
+        while (message := await anext(told)).kind != "snapshot":
+            pass
+        [request] = message.data["requests"]
+        waiting = asyncio.ensure_future(anext(told))
+        await asyncio.sleep(0)  # it waits for what is decided
+        look, over = desk.snapshot, asyncio.Event()
+
+        async def late(record: Any) -> dict[str, Any]:
+            await over.wait()
+            return await look(record)
+
+        desk.snapshot = late  # type: ignore[method-assign]
+        await desk.decide(record, request["request_id"], request["fingerprint"], True)
+        while (await look(record))["status"] != "completed":
+            await asyncio.sleep(0)
+        over.set()
+        rest = [await waiting] + [message async for message in told]
+    kinds = [message.data["kind"] for message in rest if message.kind == "answer"]
+    assert kinds.count("delta") > 1
+    assert kinds[-1] == "completed"
+    records.close()
+
+
 class TestUsers:
     @pytest.mark.parametrize("path", ["/runs", "/runs/run_x", "/runs/run_x/events", "/runs/run_x/approvals"])
     def test_nobody_sees_anything_without_a_session(self, server: Server, path: str) -> None:
