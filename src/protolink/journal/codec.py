@@ -91,7 +91,7 @@ class _Shape:
 
 def _same(value: Any) -> Any:
     """What is declared as text or a number is trusted to be one, but for a NaN, which would be written as it is."""
-    return _checked(value) if type(value) is float else value
+    return _checked(value) if isinstance(value, float) else value
 
 
 def _checked(value: Any) -> Any:

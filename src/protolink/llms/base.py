@@ -144,7 +144,11 @@ class LLM(ABC):
         agent_cards: Sequence[Any] = (),
         emit: Emit | None = None,
     ) -> ModelTurn | Coroutine[Any, Any, ModelTurn]:
-        """``turn``, as runs ask for it. A model that need not be waited for may answer at once."""
+        """``turn``, as runs ask for it: its coroutine, or the ModelTurn itself of a model that need not be awaited.
+
+        Such a model must not block: nothing interrupts it, neither a cancellation nor the runtime budget. It raises
+        what ``turn`` raises.
+        """
         return self.turn(history, tools=tools, agent_cards=agent_cards, emit=emit)
 
     async def _text(self, history: ConversationHistory, emit: Emit | None) -> str:
